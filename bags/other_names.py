@@ -54,6 +54,7 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ('bags', 'load_ipython_extension'): 'bags.describe(batch), which notebooks show as a table',
     ('bags.types', 'Written'): 'bags.types.WriteResult',
     ('bags.samplers', 'Sequential'): 'shuffle=False of a Loader',
+    **_same('bags', 'ClipSequence AudioSequence FrameSequence', 'dataset.stream(index, field)'),
     # Attributes of datasets.
     **_same('Dataset', 'shape num_rows length count', 'len(dataset)'),
     **_same('Dataset', 'columns column_names features dtypes keys', 'dataset.spec'),
@@ -93,7 +94,17 @@ OTHER_NAMES: dict[tuple[str, str], str] = {
     ('Dataset', 'push_to_hub'): 'bags.push(path, target)',
     **_same('Dataset', 'to_parquet to_csv to_json', "bags.export(dataset, path, format='parquet')"),
     **_same('Dataset', 'append add extend', 'bags.ShardedDatasetWriter(path, spec, resume=True)'),
+    # Attributes of videos, of recordings, and of what their `read` returns.
+    **_same(('Video', 'Audio'), 'timestamps pts', 'times'),
+    **_same('Video', 'fps frame_rate average_rate', 'rate'),
+    **_same('Audio', 'sample_rate samplerate', 'rate'),
+    **_same(('Video', 'Audio'), 'streams', 'tracks'),
+    ('Video', 'lengths'): 'clip_lengths',
+    ('Elements', 'pixels'): 'values',
+    ('Elements', 'timestamps'): 'times',
     # Options of functions and classes.
+    **_same(('Video', 'Audio'), 'stream', 'track'),
+    **_same('options', 'stream track', 'bags.Video(source, track=…) or bags.Audio(source, track=…)'),
     **_same('copy', 'link relink', 'dataset.save(path, link=…, relink=…)'),
     ('copy', 'links'): 'dataset.save(path, link=(FIELD, …))',
     ('open', 'replace'): 'bags.join([…], replace=…)',
@@ -175,6 +186,23 @@ def module_advice(name: str, known: Collection[str], module: str = 'bags') -> st
         similar = difflib.get_close_matches(name, known, 1)
         meant = f'{module}.{similar[0]}' if similar else None
     return f'; did you mean {meant}?' if meant else ''
+
+
+def find_attribute(instance: object, owner: str, name: str) -> object:
+    """As `__getattr__` of a class: raises AttributeError, with what to use instead.
+
+    Args:
+        instance: The object without the attribute.
+        owner: The name of its class in the table.
+        name: The attribute.
+    """
+    if hasattr(type(instance), name):
+        return object.__getattribute__(instance, name)  # A property, whose own error is raised again.
+    message = f'{type(instance).__name__!r} object has no attribute {name!r}'
+    meant = OTHER_NAMES.get((owner, name))
+    if meant is None:
+        raise AttributeError(message, name=name, obj=instance)  # Tracebacks then suggest a similar name.
+    raise AttributeError(f'{message}; did you mean {meant}?')
 
 
 def dataset_advice(name: str, known: Collection[str], fields: Collection[str]) -> str:

@@ -96,7 +96,7 @@ def record_bags(path: Path, cameras: int, seconds: int, copy: bool = True) -> di
 
         found = play(append, cameras, seconds, is_new=not copy)
     with bags.open(path) as dataset:
-        frames = [len(bags.ClipSequence(dataset, 0, name)) for name in names[:-1]]
+        frames = [dataset.lengths(name, of='elements')[0] for name in names[:-1]]
     if frames != [FPS * seconds] * cameras:
         raise AssertionError(f'expected all frames, got {frames}')
     return found | {'late': episode.waits}

@@ -124,13 +124,12 @@ def follow(folder: Path, count: int) -> None:
 def describe(reader: Any, index: int) -> str:
     """Returns a line about an episode. One whose streams do not fit together raises an error."""
     row = reader[index, ('task', 'camera_time', 'joints', 'joints_time')]
-    video = bags.ClipSequence(reader, index, 'camera')
-    heard = bags.AudioSequence(reader, index, 'sound').duration
+    video, sound = reader.stream(index, 'camera'), reader.stream(index, 'sound')
     if not (len(video) == len(row['camera_time']) > 0 and len(row['joints']) == len(row['joints_time']) > 0):
         raise AssertionError(f'{row["task"]}: expected a time for each frame, and for all joints')
     height, width = video[-1].shape[:2]
     frames, moves = f'{len(video)} frames of {height} x {width}', len(row['joints'])
-    return f'{row["task"]}: {frames}, joints {moves} times, {heard:.1f} s of sound'
+    return f'{row["task"]}: {frames}, joints {moves} times, {sound.duration:.1f} s of sound'
 
 
 def main(folder: Path, camera: str | None = None) -> None:

@@ -102,7 +102,7 @@ def main(folder: Path, path: Path | None = None) -> None:
 
     with bags.open(folder / 'whole') as whole, bags.open(folder / 'clips') as clips:
         video = whole[0]['recording']  # Lazy: it reads what is sliced.
-        joined = bags.ClipSequence(clips, 0, 'recording')
+        joined = clips.stream(0, 'recording')
         assert len(video) == len(joined)
         print(f'{len(video)} frames of {video.shape[1:]}, {video.duration:.0f} s, {total / 1e6:.1f} MB\n')
 

@@ -42,11 +42,11 @@ def open_container(file: SeekableFile, name: str, **options: str) -> Any:
 
 
 @dataclass(frozen=True)
-class Stream:
-    """A stream of a media file, with FFmpeg's names. Unknown or inapplicable attributes are None."""
+class Track:
+    """A track of a media file, with FFmpeg's names. Unknown or inapplicable attributes are None."""
 
     index: int
-    """Index of the stream in the file."""
+    """Index of the track in the file."""
     type: str
     """`video`, `audio`, `subtitle`, `data` or `attachment`."""
     codec: str | None
@@ -76,17 +76,17 @@ def best_stream(container: Any, media_type: str, index: int | None = None) -> An
             f'{other.index} {other.type} ({getattr(other.codec_context, "name", "unknown codec")})'
             for other in streams
         )
-        expected = media_type if index is None else f'stream {index} of {media_type}'
-        raise ValueError(f'expected {expected}, got streams: {descriptions or "none"}')
+        expected = media_type if index is None else f'track {index} of {media_type}'
+        raise ValueError(f'expected {expected}, got tracks: {descriptions or "none"}')
     return stream
 
 
-def describe_stream(stream: Any) -> Stream:
+def describe_stream(stream: Any) -> Track:
     """Describes a stream of a container."""
     context, type = stream.codec_context, str(stream.type)
     is_video, is_audio = (type == media_type and context is not None for media_type in ('video', 'audio'))
     rate = stream.average_rate if is_video else context.sample_rate if is_audio else None
-    return Stream(
+    return Track(
         stream.index,
         type,
         None if context is None else context.name,

@@ -44,7 +44,8 @@ def checked_samples(value: Any, format: str) -> tuple[Samples, int]:
     """
     dtypes, max_channels, max_rate = _ENCODABLE[format]
     if not isinstance(value, tuple | list) or len(value) != 2:
-        raise TypeError(f'expected a pair of samples and rate, got {type(value).__name__}')
+        advice = ': pass (audio[:], audio.rate)' if hasattr(type(value), 'rate') else ''
+        raise TypeError(f'expected a pair of samples and rate, got {type(value).__name__}{advice}')
     samples = as_array(value[0])
     if samples.dtype.name not in dtypes:
         raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')

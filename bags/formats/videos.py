@@ -52,6 +52,10 @@ if TYPE_CHECKING:
     from fractions import Fraction
 
 DEFAULT_FPS = '30'
+MP4_TICKS_PER_SECOND = 90_000
+"""Resolution of times in an MP4 of frames with times. All common frame rates divide it."""
+MATROSKA_TICKS_PER_SECOND = 1000
+"""Resolution of times in Matroska and WebM."""
 
 
 def video_options(*args: str) -> tuple[Fraction, int | None]:
@@ -141,8 +145,14 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
     # The frames of an iterator may exceed memory, and so may the file.
     file: BinaryIO = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
     try:
-        timed = ((frame, tick, tick + 1) for tick, frame in enumerate(checked_frames(value)))
-        write_frames(file, timed, codec.with_options(crf), fps, 1 / fps)
+        frames = checked_frames(value)
+        times = getattr(value, 'times', None)
+        if isinstance(times, np.ndarray):  # A video, e.g. one that is joined from clips.
+            timed, fps, time_base = timed_frames(frames, times, value.duration, codec)
+            write_frames(file, timed, codec.with_options(crf), fps, time_base, is_exact=True)
+        else:
+            timed = ((frame, tick, tick + 1) for tick, frame in enumerate(frames))
+            write_frames(file, timed, codec.with_options(crf), fps, 1 / fps)
     except BaseException:
         file.close()
         raise
@@ -150,6 +160,34 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
         return file.getvalue()
     file.seek(0)
     return file
+
+
+def timed_frames(
+    frames: Iterator[Frames], times: np.ndarray[Any, np.dtype[Any]], duration: float, codec: Codec
+) -> tuple[Iterator[tuple[Frames, int, int]], Fraction, Fraction]:
+    """Returns frames with their start and end in ticks, the average frame rate, and the seconds per tick.
+
+    Args:
+        frames: The frames.
+        times: The time of each frame in seconds, increasing, shape (n,).
+        duration: Seconds from the first frame to the end of the last.
+        codec: The codec to write the frames with.
+
+    Raises:
+        ValueError: There are no frames.
+    """
+    from fractions import Fraction
+
+    if not len(times):
+        raise ValueError('expected at least one frame, got none')
+
+    ticks_per_second = MP4_TICKS_PER_SECOND if codec.format == 'mp4' else MATROSKA_TICKS_PER_SECOND
+    ticks = np.rint(np.append(times - times[0], duration) * ticks_per_second).astype(np.int64)
+    numbers = np.arange(len(ticks))
+    ticks = (np.maximum.accumulate(ticks - numbers) + numbers).tolist()  # Each frame has at least one tick.
+    fps = Fraction(len(times) * ticks_per_second, ticks[-1]).limit_denominator(100_000)
+    timed = zip(frames, ticks[:-1], ticks[1:], strict=True)
+    return timed, min(fps, Fraction(1000)), Fraction(1, ticks_per_second)
 
 
 def _decode(data: Buffer, name: str, args: tuple[str, ...], max_size: int) -> Pixels:

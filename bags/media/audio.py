@@ -2,43 +2,51 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.formats.ffmpeg import Stream
-from bags.indexing import needed_stop
-from bags.media.demux import streams_of
+from bags.concurrency import Shareable
+from bags.dataset.reading.frames import Seconds, frame_numbers
+from bags.formats.ffmpeg import Track
+from bags.indexing import Int64s, needed_stop
+from bags.media.demux import tracks_of
 from bags.media.encoders import MAX_MIXED, MAX_RATE, audio_options
-from bags.media.frames import as_seconds
+from bags.media.frames import Elements, as_seconds, seconds_of
 from bags.media.open_audio import AnyAudioDecoder
 from bags.media.resampled import Resampled
 from bags.media.segments import audio_of, segment_length
 from bags.media.source import LazyDecoder
 from bags.media.wav_reader import Samples
+from bags.other_names import find_attribute
 from bags.storage.range_file import RangeFile
-from bags.validation import reject_unknown_options
+from bags.validation import reject_unknown_options, with_advice
 
 Times = Sequence[float] | npt.NDArray[Any]
 
 MAX_SECONDS = 1e9
 """Infinite times are clamped to this limit, which is longer than any recording."""
+MAX_SKIPPED_SAMPLES = 4096
+"""Samples between two samples of a list up to this number are decoded with them."""
+MAX_SAMPLES_AT_ONCE = 1 << 20
+"""Maximum number of samples that are decoded at once for a list."""
 
 
 class AudioOptions(TypedDict, total=False):
-    """Options of the constructor of `Audio`, without `stream`."""
+    """Options of the constructor of `Audio`, without `track`."""
 
     exact: bool
     rate: int | None
     channels: int | None
 
 
-class Audio:
+class Audio(Shareable):
     """The samples of a recording, decoded on access: `audio[k]` is sample k of the whole decoded file.
 
     The constructor reads nothing. The file is opened on first access and stays open until the last `Audio`
@@ -52,7 +60,7 @@ class Audio:
             default, a few packets before the slice are decoded, as in other decoders. The samples are then
             the same, except for the noise that AAC decoders generate and for speech in Opus (within 3e-5),
             and repeated reads return the same samples.
-        stream: An index in `streams`. By default, the stream that players choose.
+        track: An index in `tracks`. By default, the track that players choose.
         rate: Sample rate in Hz to resample to with PyAV's `AudioResampler`. By default, the rate of the
             recording. Slices equal slices of the resampled recording.
         channels: Number of channels to mix to, 1 or 2. By default, as in the recording. Mono is 0.707 times
@@ -67,16 +75,22 @@ class Audio:
     open_decoder: Callable[[Any, int | None], AnyAudioDecoder] = staticmethod(audio_of)
     """Opens the decoder of a source; for internal use."""
 
+    is_joined: ClassVar[bool] = False
+    """Whether the samples come from several files."""
+    _start: float | None = None
+    """The time of the first sample that `with_start` gave."""
+
+    @with_advice
     def __init__(
         self,
         source: Any,
         *,
         exact: bool = False,
-        stream: int | None = None,
+        track: int | None = None,
         rate: int | None = None,
         channels: int | None = None,
     ) -> None:
-        self.decoder = LazyDecoder(source, self.open_decoder, stream)
+        self.decoder = LazyDecoder(source, self.open_decoder, track)
         """The decoder, for internal use."""
         self._set(exact, rate, channels)
 
@@ -88,15 +102,25 @@ class Audio:
         self.resampling = rate, channels
         """The options `rate` and `channels`."""
 
-    def options(self, **options: Unpack[AudioOptions]) -> Audio:
-        """Returns the same recording with other options (not `stream`). Both share the open file."""
+    if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
+
+        def __getattr__(self, name: str) -> Any:
+            return find_attribute(self, 'Audio', name)
+
+    def options(self, **options: Unpack[AudioOptions]) -> Self:
+        """Returns the same recording with other options (not `track`). Both share the open file."""
         reject_unknown_options(options, AudioOptions.__annotations__, self.options)
-        other = object.__new__(type(self))
-        other.decoder = self.decoder
+        other = copy.copy(self)
         rate, channels = self.resampling
         merged = AudioOptions(exact=self._exact, rate=rate, channels=channels)
         merged.update(options)
         other._set(**merged)
+        return other
+
+    def with_start(self, start: float) -> Self:
+        """Returns the same recording, whose first sample is at `start` seconds; for internal use."""
+        other = copy.copy(self)
+        other._start = start
         return other
 
     @contextmanager
@@ -120,9 +144,9 @@ class Audio:
         return self._get().length if length is None else length
 
     @property
-    def streams(self) -> tuple[Stream, ...]:
-        """The streams of the file: audio, video and others. Opens the file again."""
-        return streams_of(self.decoder)
+    def tracks(self) -> tuple[Track, ...]:
+        """The tracks of the file: audio, video and others. Opens the file again."""
+        return tracks_of(self.decoder)
 
     @property
     def rate(self) -> int:
@@ -147,7 +171,16 @@ class Audio:
     @property
     def start(self) -> float:
         """The time of the first sample in seconds. Not 0 if the file delays audio, e.g. relative to video."""
-        return self.decoder.get().begin
+        return self._start_of(self.decoder.get())
+
+    def _start_of(self, decoder: AnyAudioDecoder | Resampled) -> float:
+        return decoder.begin if self._start is None else self._start
+
+    @property
+    def times(self) -> Seconds:
+        """The time of each sample, `start + k / rate`, float64 seconds, shape (time,)."""
+        times: Seconds = self.start + np.arange(len(self)) / self.rate
+        return times
 
     def __repr__(self) -> str:
         name = f'bags.Audio({self.decoder.source.name!r}'
@@ -166,6 +199,7 @@ class Audio:
 
         - `audio[a:b]`: shape (time, channels); slices clamp.
         - `audio[k]`: one sample, shape (channels,).
+        - `audio[[3, 50, 7]]`: shape (time, channels), in any order, with repeats.
 
         Raises:
             IndexError: The sample number is out of range.
@@ -178,16 +212,62 @@ class Audio:
                 ends = sorted((numbers[0], numbers[-1])) if numbers else (0, -1)
                 samples = decoder.read(ends[0], ends[1] + 1, self._exact)
                 return samples if numbers.step == 1 else np.ascontiguousarray(samples[:: numbers.step])
+            if isinstance(key, list | tuple | range | np.ndarray) and np.ndim(key):
+                return self._read(decoder, self._numbers(key, decoder.length))
             try:
                 number = operator.index(key)
             except TypeError:
-                raise TypeError(f'expected a sample number or a slice, got {type(key).__name__}') from None
-            if not -decoder.length <= number < decoder.length:
-                bounds = f'[{-decoder.length}, {decoder.length})'
-                raise IndexError(f'{self.decoder.source.name}: sample {number} out of range {bounds}')
-            number %= decoder.length
-            sample: Samples = decoder.read(number, number + 1, self._exact)[0]
+                raise TypeError(
+                    f'expected a sample number, a slice or a list of sample numbers, got {type(key).__name__}'
+                ) from None
+            sample: Samples = self._read(decoder, self._numbers([number], decoder.length))[0]
             return sample
+
+    def _numbers(self, key: Any, length: int) -> Int64s:
+        return frame_numbers(key, lambda _: length, self.decoder.source.name, 'sample')
+
+    def _read(self, decoder: AnyAudioDecoder | Resampled, numbers: Int64s) -> Samples:
+        """Returns samples by number, shape (n, channels). Decodes numbers that are close together at once."""
+        unique, positions = np.unique(numbers, return_inverse=True)
+        is_apart = (np.diff(unique) > MAX_SKIPPED_SAMPLES) | (np.diff(unique // MAX_SAMPLES_AT_ONCE) > 0)
+        samples = [np.empty((0, decoder.channels), np.float32)]
+        for group in np.split(unique, np.flatnonzero(is_apart) + 1) if len(unique) else ():
+            start, stop = int(group[0]), int(group[-1]) + 1
+            samples.append(decoder.read(start, stop, self._exact)[group - start])
+        return np.concatenate(samples)[positions]
+
+    def read(self, key: Any) -> Elements:
+        """Returns samples and their times; `key` as for `audio[key]`."""
+        samples = self[key]
+        if isinstance(key, slice):
+            numbers: Any = np.arange(*key.indices(len(self)))
+        elif np.ndim(key):
+            numbers = self._numbers(key, len(self))
+        else:
+            numbers = operator.index(key) % len(self)
+        return Elements(samples, self.start + numbers / self.rate)
+
+    def at(self, seconds: float | Times) -> Samples:
+        """Returns the last sample at or before a time, shape (channels,).
+
+        For a list or an array of times, in any order: shape (time, channels).
+
+        Raises:
+            IndexError: A time is before the first sample, or not before the end of the last sample.
+        """
+        times = seconds_of(seconds)
+        with self._use() as decoder:
+            start, rate = self._start_of(decoder), decoder.rate
+            positions = np.floor(np.round((times - start) * rate, 6))
+            wrong = times[~((positions >= 0) & (positions < decoder.length))]
+            if len(wrong):
+                _check_complete(decoder, None if wrong.max() > start else 0)
+                raise IndexError(
+                    f'{self.decoder.source.name}: no sample at {wrong[0]} s; the recording lasts from '
+                    f'{start} s to {start + decoder.length / rate} s'
+                )
+            samples = self._read(decoder, positions.astype(np.int64))
+            return samples if np.ndim(seconds) else samples[0]
 
     @overload
     def between(self, start: float, stop: float) -> Samples: ...
@@ -206,7 +286,8 @@ class Audio:
         if math.isnan(sum(times)):
             raise ValueError(f'expected times in seconds, got {start!r} and {stop!r}')
         with self._use() as decoder:
-            low, high = (math.ceil(round((time - decoder.begin) * decoder.rate, 6)) for time in times)
+            start = self._start_of(decoder)
+            low, high = (math.ceil(round((time - start) * decoder.rate, 6)) for time in times)
             low = min(max(low, 0), decoder.length)
             high = max(high, low)
             _check_complete(decoder, high)

@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from bags.formats.ffmpeg import import_av
 from bags.formats.pixels import PixelOptions
-from bags.formats.videos import checked_frames, parse_fps
+from bags.formats.videos import checked_frames, parse_fps, timed_frames
 from bags.formats.write_video import MP4, WEBM, Codec, Frames, write_frames
 from bags.indexing import Int64s
 from bags.media.remux import FrameCopier, copy_obstacle
@@ -95,14 +95,15 @@ def cut_clips(
 
     Args:
         source: A path, bytes, a seekable binary file or a `Video`, in MP4, QuickTime, WebM, Matroska or AVI;
-            or uint8 RGB frames, as an array (time, height, width, 3) or any iterable of (height, width, 3).
+            a `Video` that is joined from clips, whose clips are all encoded again; or uint8 RGB frames, as an
+            array (time, height, width, 3) or any iterable of (height, width, 3).
         frames: Number of frames of a clip. The last clip has the remaining frames.
         gop: Maximum number of frames from one key frame to the next. By default, unlimited for copied clips
             and 32 for encoded clips. A slice of a clip is decoded from the key frame before it.
         codec: `h264`, `hevc`, `vp9` or `av1`. By default, the codec of the source for copied clips, and H.264
             for encoded clips.
         crf: Constant rate factor of encoded clips. A lower factor means better quality and larger files.
-        fps: Frames per second of a source without timestamps. Default: 30.
+        fps: Frames per second of a source without times. Default: 30.
         copy: Copy all clips without encoding: cut at the key frames nearest to the exact cuts. The attribute
             `frames` of each clip holds its resulting length.
 
@@ -125,23 +126,30 @@ def cut_clips(
         raise ValueError(f'cut_clips: expected a codec of {", ".join(CODECS)}, got {codec!r}')
     encoder = CODECS[codec or 'h264'].with_options(crf, gop)
     opened = _source_of(source)
-    stream = source.decoder.stream if isinstance(source, Video) else None
+    track = source.decoder.track if isinstance(source, Video) and not source.is_joined else None
     if opened is not None:
         if fps is not None:
-            raise TypeError('cut_clips: expected no fps for a source that has timestamps')
-        return _cut(opened, stream, int(frames), codec, encoder, gop, copy)
+            raise TypeError('cut_clips: expected no fps for a source that has times')
+        return _cut(opened, track, int(frames), codec, encoder, gop, copy)
     if copy:
         raise TypeError(
-            f'cut_clips: expected a path, bytes or a file to copy from, got {type(source).__name__}'
+            f'cut_clips: copy: expected a path, bytes or a file to copy from, got {type(source).__name__}'
         )
-    rate = parse_fps(str(30 if fps is None else fps))
-    return _encode_all(checked_frames(source), int(frames), encoder, rate)
+    if isinstance(source, Video):  # Joined from clips.
+        if fps is not None:
+            raise TypeError('cut_clips: expected no fps for a source that has times')
+        timed, rate, time_base = timed_frames(checked_frames(source), source.times, source.duration, encoder)
+    else:
+        rate = parse_fps(str(30 if fps is None else fps))
+        time_base = 1 / rate
+        timed = ((frame, tick, tick + 1) for tick, frame in enumerate(checked_frames(source)))
+    return _encode_all(timed, int(frames), encoder, rate, time_base)
 
 
 def _source_of(value: Any) -> MediaSource | None:
-    """Returns the source of a video file; None if the value is frames."""
+    """Returns the source of a video file; None if the value is frames, or a video joined from clips."""
     if isinstance(value, Video):
-        return value.source
+        return None if value.is_joined else value.source
     is_file = hasattr(value, 'read') and hasattr(value, 'seek')
     if is_file or isinstance(value, str | os.PathLike | bytes | bytearray | memoryview):
         return MediaFile(value)
@@ -151,12 +159,13 @@ def _source_of(value: Any) -> MediaSource | None:
 # From frames.
 
 
-def _encode_all(frames: Iterator[Frames], size: int, codec: Codec, fps: Fraction) -> Iterator[EncodedClip]:
-    timed = ((frame, tick, tick + 1) for tick, frame in enumerate(frames))
+def _encode_all(
+    timed: Iterator[tuple[Frames, int, int]], size: int, codec: Codec, fps: Fraction, time_base: Fraction
+) -> Iterator[EncodedClip]:
     is_empty = True
     for first in timed:
         is_empty = False
-        yield _encode(itertools.chain([first], itertools.islice(timed, size - 1)), codec, fps, 1 / fps)
+        yield _encode(itertools.chain([first], itertools.islice(timed, size - 1)), codec, fps, time_base)
     if is_empty:
         raise ValueError('cut_clips: expected at least one frame, got none')
 
@@ -175,7 +184,7 @@ def _encode(
 
 def _cut(
     source: MediaSource,
-    stream: int | None,
+    track: int | None,
     size: int,
     codec: str | None,
     encoder: Codec,
@@ -183,7 +192,7 @@ def _cut(
     copy: bool,
 ) -> Iterator[EncodedClip]:
     with ExitStack() as opened, _errors(source):
-        decoder = open_video(opened.enter_context(source.open()), stream)
+        decoder = open_video(opened.enter_context(source.open()), track)
         timeline, copier = decoder.timeline, opened.enter_context(FrameCopier(decoder))
         time_base = Fraction(*timeline.time_base)
         ticks = [*timeline.ticks.tolist(), max(timeline.end, int(timeline.ticks[-1]) + 1)]

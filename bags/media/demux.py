@@ -8,10 +8,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.ffmpeg import Stream, best_stream, describe_stream, has_side_data, import_av, open_container
+from bags.formats.ffmpeg import Track, best_stream, describe_stream, has_side_data, import_av, open_container
 from bags.formats.signatures import DEMUXERS, identify_file
 from bags.media.b_frames import REORDERED_CODECS, is_b_frame, may_reorder, nal_length_size, split_vops
-from bags.media.mp4 import Track, find_moov, find_track
+from bags.media.mp4 import Mp4Track, find_moov, find_track
 from bags.media.packets import NO_PROBING, DemuxedPackets, Packets, new_context
 from bags.media.priming import Skips
 from bags.media.source import LazyDecoder
@@ -37,16 +37,16 @@ MAX_CHECKED_PACKETS = 64
 CHECKED_RANGES = 4
 
 
-def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> Packets:
+def open_packets(file: BinaryIO, media_type: str, index: int | None = None) -> Packets:
     """Finds the packets of a file's video or audio.
 
     Args:
         file: A seekable binary file.
         media_type: `video` or `audio`.
-        stream: The index of the stream. By default, the stream that players choose.
+        index: The index of the track. By default, the track that players choose.
 
     Raises:
-        ValueError: The file is not a media file, has no stream of the type, or has an unknown codec.
+        ValueError: The file is not a media file, has no track of the type, or has an unknown codec.
     """
     file.seek(0)
     name = identify_file(file)
@@ -55,11 +55,11 @@ def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> 
     track = None
     if name in ('MP4', 'QuickTime'):
         moov = find_moov(file)
-        track = find_track(moov, HANDLERS[media_type]) if stream is None else None
+        track = find_track(moov, HANDLERS[media_type]) if index is None else None
         if track is None:
             with _opened(file, name) as container:
-                stream = best_stream(container, media_type, stream).index
-            track = find_track(moov, HANDLERS[media_type], stream)
+                index = best_stream(container, media_type, index).index
+            track = find_track(moov, HANDLERS[media_type], index)
         if track is not None and track.codec in PLAIN_CODECS and len(track.table.sizes):
             table = track.table
             if media_type == 'video':
@@ -73,14 +73,14 @@ def open_packets(file: BinaryIO, media_type: str, stream: int | None = None) -> 
                     packets = _checked_times(packets)
                     if packets.table.timed:
                         return packets
-                stream = track.index
+                index = track.index
             elif audio := _audio_packets(file, track, name):
                 return audio
-    return _demux(file, name, media_type, stream, track is None)
+    return _demux(file, name, media_type, index, track is None)
 
 
-def streams_of(decoder: LazyDecoder[Any]) -> tuple[Stream, ...]:
-    """Opens the file of a decoder again and returns its streams; raises the errors of `LazyDecoder.use`."""
+def tracks_of(decoder: LazyDecoder[Any]) -> tuple[Track, ...]:
+    """Opens the file of a decoder again and returns its tracks; raises the errors of `LazyDecoder.use`."""
     try:
         segment = getattr(decoder.source, 'segment', None)
         with decoder.source.open() if segment is None else segment.open() as file:
@@ -101,7 +101,7 @@ def _opened(file: BinaryIO, name: str) -> Any:
         raise ValueError(f'cannot be read as {name}: {exc}') from exc
 
 
-def _audio_packets(file: BinaryIO, track: Track, name: str) -> Packets | None:
+def _audio_packets(file: BinaryIO, track: Mp4Track, name: str) -> Packets | None:
     """Returns the packets of an MP4 within its edit; None if libavformat begins with other packets.
 
     The first packets are demuxed, because libavformat determines the number of samples to drop.

@@ -2,13 +2,14 @@
 
 video, video(30), video(30,23)    arrays and iterables of frames are encoded as with `mp4(30,23)`
 video(remux=True)                 files are rewritten with `bags.remux`, for fast slices
-video(stream=1,rotate=False)      options of `bags.Video`: `stream`, `rotate`, `dtype`
+video(track=1,rotate=False)       options of `bags.Video`: `track`, `rotate`, `dtype`
 audio                             samples are encoded as `flac`, or as `wav` if they are floats
-audio(rate=16000,channels=1)      options of `bags.Audio`: `rate`, `channels`, `exact`, `stream`
+audio(rate=16000,channels=1)      options of `bags.Audio`: `rate`, `channels`, `exact`, `track`
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,7 +45,7 @@ def stored_video_options(*args: str) -> tuple[tuple[str, ...], dict[str, Any]]:
     Returns:
         The arguments of `mp4`, and the options.
     """
-    others, options = split_options(args, remux=parse_bool, stream=_stream, **PIXEL_OPTIONS)
+    others, options = split_options(_renamed(args), remux=parse_bool, track=_track, **PIXEL_OPTIONS)
     video_options(*others)
     return others, options
 
@@ -57,13 +58,20 @@ def reading_options(*args: str) -> dict[str, Any]:
 
 def audio_options(*args: str) -> dict[str, Any]:
     """Parses the options of `bags.Audio` from the arguments of the type `audio`, e.g. `audio(exact)`."""
-    others, options = split_options(args, exact=parse_bool, stream=_stream, rate=_rate, channels=_channels)
+    others, options = split_options(
+        _renamed(args), exact=parse_bool, track=_track, rate=_rate, channels=_channels
+    )
     check_count(others, 0, 'audio(rate=16000,channels=1)')
     return options
 
 
-def _stream(text: str) -> int:
-    return parse_int(text, 0, 10_000, 'a stream')
+def _renamed(args: tuple[str, ...]) -> list[str]:
+    """Returns the arguments of a type with `track=` for `stream=`, which the specs of older datasets have."""
+    return [re.sub(r'^\s*stream\s*=', 'track=', arg) for arg in args]
+
+
+def _track(text: str) -> int:
+    return parse_int(text, 0, 10_000, 'a track')
 
 
 def _rate(text: str) -> int:
@@ -82,8 +90,8 @@ def encode_video(value: Any, *args: str) -> Encoded:
             M2TS, MPEG-PS, FLV, ASF (WMV), Ogg or GIF. The file is copied without loading it into memory. The
             same holds for a `bags.Video` with the options of this type. Or frames, as for `encode_mp4`.
         *args: Frames per second and constant rate factor for frames, as for `mp4`. `remux=True` copies the
-            streams of a file to an MP4 whose header comes first, which makes slices fast. The options
-            `stream`, `rotate` and `dtype` apply to the `bags.Video` when the field is read.
+            tracks of a file to an MP4 whose header comes first, which makes slices fast. The options
+            `track`, `rotate` and `dtype` apply to the `bags.Video` when the field is read.
 
     Raises:
         ValueError: The first bytes are not a signature of a video. The video is not decoded.
@@ -143,8 +151,8 @@ def _stored(value: Any, formats: tuple[str, ...], options: dict[str, Any]) -> En
 
 def _is_read_with(value: Any, options: dict[str, Any]) -> bool:
     """Returns whether a value is a `bags.Video` or `bags.Audio` that is read with these options."""
-    decoder = getattr(value, 'decoder', None)
-    if not isinstance(decoder, LazyDecoder) or decoder.stream != options.get('stream'):
+    decoder = None if getattr(value, 'is_joined', False) else getattr(value, 'decoder', None)
+    if not isinstance(decoder, LazyDecoder) or decoder.track != options.get('track'):
         return False
     resampling = options.get('rate'), options.get('channels')
     expected = PixelOptions(dtype=options.get('dtype'), rotate=options.get('rotate', True))

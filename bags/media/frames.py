@@ -1,38 +1,33 @@
-"""`FrameSequence`: the common methods of single and joined videos."""
+"""`FrameSequence`: the methods of a video, over a few functions that read and decode it."""
 
 from __future__ import annotations
 
+import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.reading.frames import Seconds, frame_numbers
+from bags.dataset.reading.frames import FrameTimes, Seconds, frame_numbers
 from bags.formats.pixels import Pixels
 from bags.indexing import Int64s, needed_stop
+from bags.other_names import find_attribute
 
 
-class Frames(NamedTuple):
-    """Frames and their presentation times."""
+class Elements(NamedTuple):
+    """Elements of a stream and their times: the result of `read`."""
 
-    pixels: Pixels
-    """uint8 or uint16, shape (time, height, width, channels)."""
-    timestamps: Seconds
-    """float64, shape (time,): seconds."""
+    values: Any
+    """The elements, as `stream[key]` returns them."""
+    times: Seconds
+    """float64, shape (n,): seconds. For a single element, a float."""
 
 
-class FrameTimes(NamedTuple):
-    """The presentation times of the frames of a video, in seconds."""
-
-    starts: Seconds
-    """Start of each frame, shape (time,), increasing."""
-    end: float
-    """End of the last frame."""
-    duration: float
-    """Time from the first start to the end."""
+if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
+    Elements.__getattr__ = lambda self, name: find_attribute(self, 'Elements', name)
 
 
 class FrameSequence(ABC):
@@ -49,7 +44,7 @@ class FrameSequence(ABC):
 
     @abstractmethod
     def frame_times(self) -> FrameTimes:
-        """Returns the presentation times of frames."""
+        """Returns the times of frames."""
 
     @abstractmethod
     def frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
@@ -87,9 +82,15 @@ class FrameSequence(ABC):
         return np.empty((0, *shape), dtype)
 
     @property
-    def timestamps(self) -> Seconds:
-        """Presentation time of each frame, float64 seconds, shape (time,)."""
+    def times(self) -> Seconds:
+        """The time at which each frame is shown, float64 seconds, shape (time,), increasing."""
         return self.frame_times().starts
+
+    @property
+    def start(self) -> float:
+        """The time of the first frame in seconds; NaN without frames."""
+        starts = self.frame_times().starts
+        return float(starts[0]) if len(starts) else math.nan
 
     @property
     def duration(self) -> float:
@@ -97,8 +98,8 @@ class FrameSequence(ABC):
         return self.frame_times().duration
 
     @property
-    def fps(self) -> float:
-        """Average number of frames per second."""
+    def rate(self) -> float:
+        """Frames per second, on average."""
         times = self.frame_times()
         return len(times.starts) / times.duration if times.duration else 0.0
 
@@ -126,9 +127,9 @@ class FrameSequence(ABC):
         frame: Pixels = self.decode_frames(frame_numbers([number], self.frame_count, self.name))[0]
         return frame
 
-    def read(self, key: Any) -> Frames:
-        """Returns frames and their presentation times; `key` as for `video[key]`."""
-        return Frames(self[key], self.timestamps[key])
+    def read(self, key: Any) -> Elements:
+        """Returns frames and their times; `key` as for `video[key]`."""
+        return Elements(self[key], self.times[key])
 
     def at(self, seconds: float | Sequence[float] | npt.NDArray[Any]) -> Pixels:
         """Returns the frame that is shown at a time, shape (height, width, channels).
@@ -139,17 +140,14 @@ class FrameSequence(ABC):
             IndexError: A time is before the start of the first frame, or not before the end of the last
                 frame.
         """
-        if np.ndim(seconds) > 1:
-            raise TypeError(f'expected a time or a list of times, got shape {np.shape(seconds)}')
-        is_single = np.ndim(seconds) == 0
-        times = [as_seconds(time) for time in ([seconds] if is_single else seconds)]  # type: ignore[union-attr]
+        times = seconds_of(seconds)
         starts, end, _ = self.frame_times()
-        for time in times:
+        for time in times.tolist():
             if not len(starts) or not starts[0] <= time < max(end, np.nextafter(starts[-1], np.inf)):
                 shown = f'it is shown from {starts[0]} s to {end} s' if len(starts) else 'it has no frames'
                 raise IndexError(f'{self.name}: nothing is shown at {time} s; {shown}')
-        frames = self.decode_frames(np.searchsorted(starts, np.array(times, float), 'right') - 1)
-        return frames[0] if is_single else frames
+        frames = self.decode_frames(np.searchsorted(starts, times, 'right') - 1)
+        return frames if np.ndim(seconds) else frames[0]
 
     def between(self, start: float, stop: float) -> Pixels:
         """Returns the frames whose times are in [start, stop), in seconds."""
@@ -161,7 +159,7 @@ class FrameSequence(ABC):
 
     def span(self, start: float, stop: float) -> slice:
         """Returns the numbers of the frames whose times are in [start, stop), in seconds."""
-        low, high = np.searchsorted(self.timestamps, [as_seconds(start), as_seconds(stop)], 'left').tolist()
+        low, high = np.searchsorted(self.times, [as_seconds(start), as_seconds(stop)], 'left').tolist()
         return slice(low, max(low, high))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -181,3 +179,14 @@ def as_seconds(value: Any) -> float:
         return value + 0.0  # type: ignore[no-any-return]
     except TypeError:
         raise TypeError(f'expected a time in seconds, got {value!r}') from None
+
+
+def seconds_of(value: Any) -> Seconds:
+    """Returns a time, or a list of times, as an array of shape (n,).
+
+    Raises:
+        TypeError: Not a number or a list of numbers.
+    """
+    if np.ndim(value) > 1:
+        raise TypeError(f'expected a time or a list of times, got shape {np.shape(value)}')
+    return np.array([as_seconds(time) for time in (value if np.ndim(value) else [value])], float)

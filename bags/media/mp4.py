@@ -41,7 +41,7 @@ class UnusualTrackError(Exception):
 
 
 @dataclass(frozen=True)
-class Track:
+class Mp4Track:
     """A track with one codec and at most one edit."""
 
     codec: bytes
@@ -99,7 +99,7 @@ def _children(data: memoryview) -> dict[bytes, memoryview]:
     return children
 
 
-def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Track | None:
+def find_track(moov: bytes, handler: bytes, index: int | None = None) -> Mp4Track | None:
     """Parses a track; None if it is unusual.
 
     Args:
@@ -145,7 +145,7 @@ def _table(content: memoryview, dtype: str, columns: int, start: int = 8) -> Any
     return np.frombuffer(content, dtype, count * columns, start).reshape(count, columns).astype(np.int64)
 
 
-def _track(moov: memoryview, content: memoryview, index: int, movie: int) -> Track:
+def _track(moov: memoryview, content: memoryview, index: int, movie: int) -> Mp4Track:
     trak = _children(content)
     mdia = _children(trak[b'mdia'])
     stbl = _children(_children(mdia[b'minf'])[b'stbl'])
@@ -163,7 +163,7 @@ def _track(moov: memoryview, content: memoryview, index: int, movie: int) -> Tra
         # As in libavformat, the first presented sample starts when the edit starts.
         late = int(times[shown].min()) - first if shown.any() else 0
         times = times - first - late + begin
-    return Track(
+    return Mp4Track(
         codec=entries[0][0],
         table=PacketTable(
             _offsets(stbl, sizes), sizes, times, durations, _keys(stbl, len(sizes)), shown, (1, scale)

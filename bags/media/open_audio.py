@@ -1,4 +1,4 @@
-"""Opens an audio stream with the decoder that its format needs."""
+"""Opens an audio track with the decoder that its format needs."""
 
 from __future__ import annotations
 
@@ -79,25 +79,25 @@ def _decode_whole(file: BinaryIO, packets: Packets) -> WavReader:
     return reader
 
 
-def open_audio(file: BinaryIO, stream: int | None = None, find: Any = open_packets) -> AnyAudioDecoder:
-    """Opens an audio stream and numbers its samples.
+def open_audio(file: BinaryIO, track: int | None = None, find: Any = open_packets) -> AnyAudioDecoder:
+    """Opens an audio track and numbers its samples.
 
     Args:
         file: A seekable binary file.
-        stream: The index of the stream. By default, the stream that players choose.
+        track: The index of the track. By default, the track that players choose.
         find: Function that finds the packets, with the arguments of `open_packets`.
 
     Raises:
         ValueError: The file is not audio, or has no samples.
     """
     file.seek(0)
-    if identify_file(file) == 'WAV' and not stream:
+    if identify_file(file) == 'WAV' and not track:
         try:
             return WavReader(file)
         except ValueError as exc:
             if 'cut off' in str(exc):
                 raise  # With any other error, the WAV is compressed.
-    packets = find(file, 'audio', stream)
+    packets = find(file, 'audio', track)
     if packets.name == 'FLAC' and not _is_contiguous(file, packets.table):
         file.seek(0)
         with file:

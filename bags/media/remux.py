@@ -40,10 +40,10 @@ class RemuxedFile(io.BufferedReader):
 
 
 def remux(source: Any) -> BinaryIO:
-    """Copies the streams of a video to an MP4 whose header comes first, with an index of all frames.
+    """Copies the tracks of a video to an MP4 whose header comes first, with an index of all frames.
 
     Packets are copied unchanged. Presentation times are copied too; decoding times are replaced by
-    presentation times. Streams other than video and audio are dropped. The copy is opened and its frames are
+    presentation times. Tracks other than video and audio are dropped. The copy is opened and its frames are
     counted before it is returned.
 
     Args:
@@ -64,6 +64,13 @@ def remux(source: Any) -> BinaryIO:
         >>> len(bags.Video(data))
         132
     """
+    if not isinstance(source, str | os.PathLike | bytes | bytearray | memoryview) and not hasattr(
+        source, 'seek'
+    ):
+        raise TypeError(
+            f'remux: expected a path, bytes or a file, got {type(source).__name__}; '
+            'dataset.file(index, field) opens the file of a datapoint, or of one of its clips with item=…'
+        )
     # libavformat needs a path: it opens the output a second time to move the header to the front.
     with MediaFile(source).open() as file, tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, 'remuxed.mp4')
@@ -171,10 +178,10 @@ def _retimed_packets(video: VideoDecoder) -> Iterator[tuple[int, Any]]:
             yield video.packets.stream, packet
 
 
-def _check_frames(file: BinaryIO, count: int, stream: int | None = None) -> None:
+def _check_frames(file: BinaryIO, count: int, track: int | None = None) -> None:
     """Raises ValueError if a written video cannot be opened and decoded, or has another number of frames."""
     try:
-        copy = open_video(file, stream)
+        copy = open_video(file, track)
         copied_count = len(copy.timeline)
         next(copy.frames(np.array([0])))
     except (ValueError, import_av().FFmpegError) as exc:

@@ -71,14 +71,14 @@ class VideoPart(VideoDecoder):
             raise ValueError(f'frames {self._first} to {self._stop} of a video: {exc}') from exc
 
 
-def video_of(source: MediaSource, stream: int | None = None) -> VideoDecoder:
-    """Opens the video of a source; `stream` and errors as in `open_video`."""
+def video_of(source: MediaSource, track: int | None = None) -> VideoDecoder:
+    """Opens the video of a source; `track` and errors as in `open_video`."""
     segment = segment_of(source)
     if segment is None:
-        return _open(source.open(), lambda file: open_video(file, stream))
+        return _open(source.open(), lambda file: open_video(file, track))
     if segment.type.format != 'video':
         raise ValueError('expected a part of a video, got a part of a recording, in samples')
-    whole = _whole_video(segment, stream)
+    whole = _whole_video(segment, track)
     try:
         return VideoPart(whole, segment.first, segment.stop)
     except BaseException:
@@ -95,15 +95,15 @@ def _open(file: BinaryIO, open: Callable[[BinaryIO], T]) -> T:
         raise
 
 
-def _whole_video(segment: Segment, stream: int | None) -> VideoDecoder:
+def _whole_video(segment: Segment, track: int | None) -> VideoDecoder:
     """Returns a decoder of the whole video of a segment. Its tables are parsed once."""
 
     def parse(file: BinaryIO) -> Parsed:
-        decoder = open_video(file, stream).without_file()
+        decoder = open_video(file, track).without_file()
         return Parsed(decoder, _size_of(decoder.timeline, decoder.packets.table))
 
     def open_over(file: BinaryIO) -> VideoDecoder:
-        decoder: VideoDecoder = segment.parsed(('video', stream), lambda: parse(file))
+        decoder: VideoDecoder = segment.parsed(('video', track), lambda: parse(file))
         return decoder.over(file)
 
     return _open(segment.open(), open_over)
@@ -158,15 +158,15 @@ class AudioPart:
         return self._whole.read(self._first + start, self._first + stop, exact)
 
 
-def audio_of(source: MediaSource, stream: int | None = None) -> AnyAudioDecoder:
-    """Opens the audio of a source; `stream` and errors as in `open_audio`.
+def audio_of(source: MediaSource, track: int | None = None) -> AnyAudioDecoder:
+    """Opens the audio of a source; `track` and errors as in `open_audio`.
 
     The audio of a segment of a video has the same clock as the frames of the segment.
     """
     segment = segment_of(source)
     if segment is None:
-        return _open(source.open(), lambda file: open_audio(file, stream))
-    whole = _whole_audio(segment, stream)
+        return _open(source.open(), lambda file: open_audio(file, track))
+    whole = _whole_audio(segment, track)
     try:
         if segment.type.format == 'audio':
             return _audio_part(whole, segment.first, segment.stop, 0.0)
@@ -184,19 +184,19 @@ def _audio_part(whole: AnyAudioDecoder, first: int, stop: int, begin: float) -> 
     return AudioPart(whole, first, stop, begin)
 
 
-def _whole_audio(segment: Segment, stream: int | None) -> AnyAudioDecoder:
+def _whole_audio(segment: Segment, track: int | None) -> AnyAudioDecoder:
     """Returns a decoder of the whole recording of a segment. Its tables are parsed once."""
     none: Any = None
 
-    def find(file: BinaryIO, media_type: str, stream: int | None) -> Packets:
+    def find(file: BinaryIO, media_type: str, track: int | None) -> Packets:
         def parse() -> Parsed:
-            packets = replace(open_packets(file, media_type, stream), file=none)
+            packets = replace(open_packets(file, media_type, track), file=none)
             return Parsed(packets, _size_of(packets.table))
 
-        packets: Packets = segment.parsed((media_type, stream), parse)
+        packets: Packets = segment.parsed((media_type, track), parse)
         return replace(packets, file=positioned(file))
 
-    return _open(segment.open(), lambda file: open_audio(file, stream, find))
+    return _open(segment.open(), lambda file: open_audio(file, track, find))
 
 
 def _sample_at(recording: AnyAudioDecoder, seconds: float) -> int:
@@ -220,13 +220,13 @@ def find_frames(segment: Segment, times: tuple[float, float], *args: str) -> tup
         ValueError: The interval contains no frame or sample, or the file cannot be read.
     """
     if segment.type.format == 'audio':
-        recording = _whole_audio(segment, audio_options(*args).get('stream'))
+        recording = _whole_audio(segment, audio_options(*args).get('track'))
         recording.close()
         first, stop = (_sample_at(recording, time) for time in times)
         start, end = recording.begin, recording.begin + recording.length / recording.rate
         truncation = recording.truncation
     else:
-        video = _whole_video(segment, reading_options(*args).get('stream'))
+        video = _whole_video(segment, reading_options(*args).get('track'))
         video.close()
         timeline = video.timeline
         first, stop = np.searchsorted(timeline.seconds(timeline.ticks), times, 'left').tolist()
@@ -248,7 +248,7 @@ def copy_segment(segment: Segment) -> bytes:
         raise ValueError(
             f'samples {segment.first} to {segment.stop} cannot be copied: they are not whole packets'
         )
-    decoder = _whole_video(segment, reading_options(*segment.type.args).get('stream'))
+    decoder = _whole_video(segment, reading_options(*segment.type.args).get('track'))
     with decoder.file, FrameCopier(decoder) as copier:
         decoder.timeline.part(segment.first, segment.stop)  # Raises if there are fewer frames.
         return copier.copy(segment.first, segment.stop)

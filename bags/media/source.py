@@ -84,14 +84,14 @@ class LazyDecoder(Generic[T]):
 
     Args:
         source: A path, bytes or a record. Raises TypeError for another type.
-        open: Function from a source and `stream` to a decoder.
-        stream: The index of a stream, or None. Raises ValueError for another value.
+        open: Function from a source and `track` to a decoder.
+        track: The index of a track, or None. Raises ValueError for another value.
     """
 
-    def __init__(self, source: Any, open: Callable[[MediaSource, int | None], T], stream: int | None) -> None:
-        if stream is not None and (type(stream) is not int or stream < 0):
-            raise ValueError(f'expected stream to be an index from 0 on, got {stream!r}')
-        self.source, self.stream = _as_source(source), stream
+    def __init__(self, source: Any, open: Callable[[MediaSource, int | None], T], track: int | None) -> None:
+        if track is not None and (type(track) is not int or track < 0):
+            raise ValueError(f'expected track to be an index from 0 on, got {track!r}')
+        self.source, self.track = _as_source(source), track
         self._open = open
         self._reset()
 
@@ -101,7 +101,7 @@ class LazyDecoder(Generic[T]):
         self._decoder: T | None = None
 
     def __reduce__(self) -> Any:
-        return LazyDecoder, (self.source, self._open, self.stream)
+        return LazyDecoder, (self.source, self._open, self.track)
 
     def __del__(self) -> None:
         decoder = getattr(self, '_decoder', None)
@@ -120,7 +120,7 @@ class LazyDecoder(Generic[T]):
         with self._lock:
             try:
                 if self._decoder is None:
-                    self._decoder = self._open(self.source, self.stream)
+                    self._decoder = self._open(self.source, self.track)
                 yield self._decoder
             except Exception as exc:
                 self.fail(exc)

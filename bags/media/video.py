@@ -8,23 +8,26 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Iterator
-from typing import Any, SupportsIndex, TypedDict, Unpack
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import Shareable, cached_attribute
-from bags.formats.ffmpeg import Stream
+from bags.dataset.reading.frames import FrameTimes
+from bags.formats.ffmpeg import Track
 from bags.formats.pixels import COLORS, PixelOptions, Pixels, pixel_dtype
 from bags.indexing import Int64s
 from bags.media.audio import Audio
-from bags.media.demux import streams_of
+from bags.media.demux import tracks_of
 from bags.media.encoders import reading_options
-from bags.media.frames import FrameSequence, FrameTimes
+from bags.media.frames import FrameSequence
 from bags.media.segments import open_whole, segment_length, video_of
 from bags.media.source import LazyDecoder, MediaSource
 from bags.media.timeline import Timeline
+from bags.other_names import find_attribute
+from bags.validation import reject_unknown_options, with_advice
 
 NO_FRAMES: Pixels = np.empty((0, 0, 0, 3), np.uint8)
 """The empty result without a video."""
@@ -55,7 +58,7 @@ class Video(Shareable, FrameSequence):
             than 8 bits, such as depth, uint16 with the stored values: 0 to 4095 for 12 bits.
         rotate: Rotate frames by the display matrix, as players do. With False, frames are returned as stored.
         threads: Decoder threads; 0 for one per core. By default, one for few frames and all cores for many.
-        stream: An index in `streams`. By default, the stream that players choose.
+        track: An index in `tracks`. By default, the track that players choose.
 
     Examples:
         >>> video = bags.Video('film.mp4', size=(90, 160))
@@ -65,6 +68,12 @@ class Video(Shareable, FrameSequence):
         ((4, 90, 160, 3), (90, 160, 3))
     """
 
+    is_joined: ClassVar[bool] = False
+    """Whether the frames come from several files; `source`, `tracks`, `rotation` and `audio` of one file."""
+    get_times: Callable[[], FrameTimes] | None = None
+    """Returns the times of frames that `with_times` gave; for internal use."""
+
+    @with_advice
     def __init__(
         self,
         source: Any,
@@ -74,13 +83,14 @@ class Video(Shareable, FrameSequence):
         dtype: npt.DTypeLike | None = None,
         rotate: bool = True,
         threads: int | None = None,
-        stream: int | None = None,
+        track: int | None = None,
     ) -> None:
-        self.decoder = LazyDecoder(source, video_of, stream)
+        self.decoder = LazyDecoder(source, video_of, track)
         """The decoder, for internal use."""
-        self._set(size, color, dtype, rotate, threads)
+        self.set_options(size, color, dtype, rotate, threads)
 
-    def _set(self, size: Any, color: str, dtype: Any, rotate: bool, threads: int | None) -> None:
+    def set_options(self, size: Any, color: str, dtype: Any, rotate: bool, threads: int | None) -> None:
+        """Sets the options of a new object; for internal use."""
         if color not in COLORS:
             raise ValueError(f'expected a color of {" or ".join(COLORS)}, got {color!r}')
         if size is not None:
@@ -92,19 +102,36 @@ class Video(Shareable, FrameSequence):
         if threads is not None and (type(threads) is not int or not 0 <= threads <= 256):
             raise ValueError(f'expected a number of threads, got {threads!r}')
         self.pixel_options = PixelOptions(size, color, None if dtype is None else pixel_dtype(dtype), rotate)
-        self._threads = threads
+        self.threads = threads
 
-    def options(self, **options: Unpack[VideoOptions]) -> Video:
-        """Returns the same video with other options (not `stream`). Both share the open file."""
+    if not TYPE_CHECKING:  # A name that does not exist is an error for type checkers.
+
+        def __getattr__(self, name: str) -> Any:
+            return find_attribute(self, 'Video', name)
+
+    def options(self, **options: Unpack[VideoOptions]) -> Self:
+        """Returns the same video with other options (not `track`). Both share the open file."""
+        reject_unknown_options(options, VideoOptions.__annotations__, self.options)
         other = copy.copy(self)
-        own = self.pixel_options._asdict() | {'threads': self._threads}
-        other._set(**{**own, **options})
+        own = self.pixel_options._asdict() | {'threads': self.threads}
+        other.set_options(**{**own, **options})
+        return other
+
+    def with_times(self, get_times: Callable[[], FrameTimes]) -> Self:
+        """Returns the same video with other times of its frames; for internal use.
+
+        Args:
+            get_times: Returns the times. Called once, on first use. Picklable.
+        """
+        other = copy.copy(self)
+        other.get_times = get_times
+        vars(other).pop('_given_times', None)
         return other
 
     @property
-    def streams(self) -> tuple[Stream, ...]:
-        """The streams of the file: video, audio and others. Opens the file again."""
-        return streams_of(self.decoder)
+    def tracks(self) -> tuple[Track, ...]:
+        """The tracks of the file: video, audio and others. Opens the file again."""
+        return tracks_of(self.decoder)
 
     @property
     def audio(self) -> Audio:
@@ -112,7 +139,15 @@ class Video(Shareable, FrameSequence):
 
         `video.audio.between(t0, t1)` is heard during `video.between(t0, t1)`.
         """
-        return Audio(self.source)
+        audio = Audio(self.source)
+        if self.get_times is None:
+            return audio
+        return audio.with_start(audio.start + self.start - float(self.file_times().starts[0]))
+
+    @property
+    def clip_lengths(self) -> Int64s:
+        """Number of frames of each clip, int64, shape (clips,). A video of one file is one clip."""
+        return np.array([len(self)], np.int64)
 
     @property
     def rotation(self) -> int:
@@ -147,7 +182,7 @@ class Video(Shareable, FrameSequence):
             if self.decoder.peek() is None:
                 return f'{name})'
             count, height, width, _ = self.shape
-            text = f'{count} frames, {height} x {width}, {self.fps:.6g} fps, {self.duration:.6g} s'
+            text = f'{count} frames, {height} x {width}, {self.rate:.6g} fps, {self.duration:.6g} s'
         except Exception as exc:
             text = f'cannot be read: {type(exc).__name__}'
         return f'{name}, {text})'
@@ -167,6 +202,15 @@ class Video(Shareable, FrameSequence):
             return count
 
     def frame_times(self) -> FrameTimes:
+        return self.file_times() if self.get_times is None else self._given_times
+
+    @cached_attribute
+    def _given_times(self) -> FrameTimes:
+        assert self.get_times is not None
+        return self.get_times()
+
+    def file_times(self) -> FrameTimes:
+        """Returns the presentation times of frames in the file; for internal use."""
         timeline = self._timeline
         numerator, denominator = timeline.time_base
         duration = (timeline.end - int(timeline.ticks[0])) * numerator / denominator
@@ -179,7 +223,7 @@ class Video(Shareable, FrameSequence):
     def decode_frames(self, numbers: Int64s) -> Pixels:
         result: Pixels | None = None
         with self.decoder.use() as decoder:
-            for number, frame in decoder.frames(np.unique(numbers), self._threads):
+            for number, frame in decoder.frames(np.unique(numbers), self.threads):
                 pixels = decoder.pixels(number, frame, self.pixel_options)
                 if result is None:
                     result = np.empty((len(numbers), *pixels.shape), pixels.dtype)
@@ -193,7 +237,7 @@ class Video(Shareable, FrameSequence):
             decoder = shared.over(open_whole(self.source))
         try:
             yield from decoder.in_order(
-                0, lambda k, frame: decoder.pixels(k, frame, self.pixel_options).copy(), self._threads
+                0, lambda k, frame: decoder.pixels(k, frame, self.pixel_options).copy(), self.threads
             )
             if decoder.timeline.truncation:
                 raise ValueError(decoder.timeline.truncation)

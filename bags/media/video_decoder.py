@@ -181,13 +181,13 @@ def _drain(context: Any) -> list[Any]:
     return frames
 
 
-def open_video(file: BinaryIO, stream: int | None = None) -> VideoDecoder:
-    """Opens a video and numbers its frames, in most cases without decoding; `stream` as in `open_packets`.
+def open_video(file: BinaryIO, track: int | None = None) -> VideoDecoder:
+    """Opens a video and numbers its frames, in most cases without decoding; `track` as in `open_packets`.
 
     Raises:
         ValueError: The file is not a video, or has no frames.
     """
-    packets = open_packets(file, 'video', stream)
+    packets = open_packets(file, 'video', track)
     table = packets.table
     decoder = VideoDecoder(file, packets, make_timeline(table))
     if not table.one_frame_each or (np.diff(decoder.timeline.ticks) == 0).any():

@@ -430,12 +430,17 @@ def test_what_is_no_audio(tmp_path):
             len(Audio(data))
         with pytest.raises(ValueError, match=f'got {found}'):
             bags.encoders['audio'](data)
-    with pytest.raises(ValueError, match='expected audio, got streams: 0 video'):
+    with pytest.raises(ValueError, match='expected audio, got tracks: 0 video'):
         len(Audio(film(count=3)))
     with pytest.raises(TypeError):
         iter(Audio(example('WAV')[0]))
-    for wrong in ('x', 1.5, [1, 2], None):
-        with pytest.raises(TypeError, match='expected a sample number or a slice, got'):
+    for wrong in ('x', 1.5, None):
+        with pytest.raises(
+            TypeError, match='expected a sample number, a slice or a list of sample numbers, got'
+        ):
+            Audio(example('WAV')[0])[wrong]
+    for wrong in ([1.5], [[1, 2]], ['x']):
+        with pytest.raises(TypeError, match='expected a list of integer sample numbers, got'):
             Audio(example('WAV')[0])[wrong]
     with pytest.raises(TypeError, match='expected a time in seconds'):
         Audio(example('WAV')[0]).between('x', 1)
@@ -555,7 +560,7 @@ def test_recordings_of_several_rates_are_one_array(tmp_path):
     assert [len(audio) for audio in dataset.batch(range(4))['sound']] == [
         len(resampled(kind, 16_000, 'mono')) for kind in kinds
     ]
-    windows = dataset.windows(every=0.5, sound=bags.times(0.0, 1.0), padding='drop')
+    windows = dataset.windows(every=0.5, sound=bags.between(0.0, 1.0), padding='drop')
     found = windows.batch(range(len(windows)))['sound']
     assert (found.dtype, found.shape) == (np.float32, (len(windows), 16_000, 1))
     assert np.array_equal(found[0], resampled('WAV', 16_000, 'mono')[:16_000])
@@ -585,3 +590,52 @@ def test_options_that_no_resampler_has(tmp_path):
         with pytest.raises(bags.EncodeError):
             writer.append({'sound': Audio(data, rate=16_000)})
         writer.append({'sound': Audio(data)})
+
+
+@pytest.mark.parametrize('options', [{}, {'rate': 7000, 'channels': 1}])
+def test_samples_at_times_and_by_number(options):
+    audio = Audio(example('WAV')[0], **options)
+    everything, times = audio[:], audio.times
+    assert np.array_equal(times, audio.start + np.arange(len(audio)) / audio.rate)
+    chance = np.random.default_rng(0)
+    for numbers in (chance.integers(-len(audio), len(audio), 40), [], [5], range(3, 9), [2, 2, 0]):
+        assert np.array_equal(audio[numbers], everything[np.asarray(numbers, int)])
+        found = audio.read(numbers)
+        assert np.array_equal(found.values, everything[np.asarray(numbers, int)])
+        assert np.array_equal(found.times, times[np.asarray(numbers, int)])
+    assert audio.read(slice(-7, None, 2)).times.tolist() == times[-7::2].tolist()
+    assert audio.read(-1).times == times[-1]
+    for number in chance.integers(0, len(audio), 40).tolist():
+        assert np.array_equal(audio.at(times[number]), everything[number])
+        assert np.array_equal(audio.at(times[number] + 0.9 / audio.rate), everything[number])
+    order = chance.integers(0, len(audio), 20)
+    assert np.array_equal(audio.at(times[order]), everything[order])
+    end = audio.start + audio.duration
+    for wrong in (audio.start - 1e-3, end, float('nan'), [0.0, end + 1], float('inf')):
+        with pytest.raises(IndexError, match=r'no sample at .* s; the recording lasts from'):
+            audio.at(wrong)
+    for wrong in ('x', None, [[0.0]]):
+        with pytest.raises(TypeError, match='expected a time'):
+            audio.at(wrong)
+    for wrong in (len(audio), -len(audio) - 1):
+        with pytest.raises(IndexError, match=f'sample {wrong} out of range'):
+            audio[[0, wrong]]
+
+
+def test_many_samples_far_apart_are_read_in_parts():
+    """A list over a long recording does not decode the whole recording into one array."""
+    samples = np.arange(3_000_000, dtype=np.int16)
+    audio = Audio(encode_wav((samples, 8000)))
+    numbers = np.arange(0, len(samples), 1000)
+    peak = 0
+    decoder = audio.decoder.get()
+    original = decoder.read
+
+    def read(start, stop, exact=False):
+        nonlocal peak
+        peak = max(peak, stop - start)
+        return original(start, stop, exact)
+
+    decoder.read = read
+    assert np.array_equal(audio[numbers][:, 0], samples[numbers] / np.float32(32768))
+    assert peak <= 1 << 20

@@ -8,6 +8,7 @@ import pytest
 
 import bags
 from bags import Audio, Video
+from bags.streams.joined_video import join_videos
 from tests.media.samples import (
     HEVC,
     PARTS,
@@ -56,12 +57,12 @@ def frequency(audio):
 def test_every_stream_is_read(name, tmp_path):
     format, videos, audios = FILES[name]
     data = several(format, videos, audios)
-    streams = (Video if videos else Audio)(data).streams
+    streams = (Video if videos else Audio)(data).tracks
     assert [stream.type for stream in streams] == ['video'] * len(videos) + ['audio'] * len(audios)
     assert [stream.index for stream in streams] == list(range(len(streams)))
     for stream, (_, fps, count, size, first) in zip(streams, videos, strict=False):
         assert (stream.size, stream.rate, stream.format) == (size, fps, 'yuv420p')
-        video = Video(data, stream=stream.index)
+        video = Video(data, track=stream.index)
         assert video.shape == (count, *size, 3)
         assert [number_of(frame) for frame in video] == list(range(first, first + count))
         assert [number_of(video[k]) for k in (-1, 0, count // 2)] == [
@@ -69,7 +70,7 @@ def test_every_stream_is_read(name, tmp_path):
         ]  # fmt: skip
     for stream, (_, rate, hertz) in zip(streams[len(videos) :], audios, strict=True):
         assert (stream.rate, stream.channels) == (rate, 1)
-        audio = Audio(data, stream=stream.index)
+        audio = Audio(data, track=stream.index)
         assert (audio.rate, frequency(audio)) == (rate, hertz)
         assert audio.duration == pytest.approx(2, abs=0.1)
     # Without a choice, all frames are from one stream.
@@ -80,15 +81,15 @@ def test_every_stream_is_read(name, tmp_path):
     if audios:
         assert frequency(Audio(data)) in {hertz for *_, hertz in audios}
     for kind, wrong in ((Video, len(videos)), (Video, 99), (Audio, 0 if videos else 99)):
-        with pytest.raises(ValueError, match=rf'expected stream {wrong} of (video|audio), got streams: 0 '):
-            len(kind(data, stream=wrong))
+        with pytest.raises(ValueError, match=rf'expected track {wrong} of (video|audio), got tracks: 0 '):
+            len(kind(data, track=wrong))
 
 
 def test_streams_of_a_dataset(tmp_path):
     data = several(*FILES['two sizes in MP4'])
     spec = {
-        'first': 'video(stream=0)', 'second': 'video(stream=1)', 'default': 'video',
-        'sound': 'audio(stream=2)'
+        'first': 'video(track=0)', 'second': 'video(track=1)', 'default': 'video',
+        'sound': 'audio(stream=2)'  # As in older specs.
     }  # fmt: skip
     with bags.DatasetWriter(tmp_path / 'it', spec) as writer:
         writer.append(dict.fromkeys(spec, data))
@@ -98,32 +99,32 @@ def test_streams_of_a_dataset(tmp_path):
         assert number_of(row['second'][3]) == 103
         assert frequency(row['sound']) == 440
         assert number_of(reader[0, {'second': bags.frames(np.array([4, 2]))}]['second'][1]) == 102
-        assert number_of(bags.ClipSequence(reader, 0, 'second')[5]) == 105
+        assert number_of(join_videos(reader, 0, 'second')[5]) == 105
         clips = list(bags.cut_clips(row['second'], 25))
         assert [number_of(Video(clip)[0]) for clip in clips] == [100, 125]
         assert frequency(row['default'].audio) == 440
-        assert len(row['default'].streams) == 3
-        with pytest.raises(bags.DecodeError, match='expected stream 7'):
-            len(Video(row['default'].source, stream=7))
-    for wrong in ('video(stream=-1)', 'video(stream=a)', 'audio(stream=1,stream=2)', 'audio(speed=3)'):
+        assert len(row['default'].tracks) == 3
+        with pytest.raises(bags.DecodeError, match='expected track 7'):
+            len(Video(row['default'].source, track=7))
+    for wrong in ('video(track=-1)', 'video(track=a)', 'audio(track=1,stream=2)', 'audio(speed=3)'):
         with pytest.raises(ValueError, match='expected'):
             bags.DatasetWriter(tmp_path / 'wrong', {'x': wrong})
     for wrong in (-1, 1.5, 'a', True):
-        with pytest.raises(ValueError, match='expected stream to be an index'):
-            Video(data, stream=wrong)
+        with pytest.raises(ValueError, match='expected track to be an index'):
+            Video(data, track=wrong)
 
 
 def test_sound_has_the_clock_of_its_film():
     for name in ('a film with two sounds in MP4', 'two codecs in a transport stream'):
         video = Video(several(*FILES[name]))
-        start = float(video.timestamps[0])
+        start = float(video.times[0])
         assert abs(video.audio.start - start) < 0.05
         assert len(video.audio.between(start + 0.5, start + 1)) == video.audio.rate / 2
 
 
 def test_a_file_without_sound():
     video = Video(several('mp4', [('libx264', 25, 5, SMALL, 0)]))
-    with pytest.raises(ValueError, match='expected audio, got streams: 0 video'):
+    with pytest.raises(ValueError, match='expected audio, got tracks: 0 video'):
         len(video.audio)
 
 
@@ -166,7 +167,7 @@ def test_frames_of_decoding_times_are_in_order(codec, format, after):
     assert [number_of(frame) for frame in video[np.array(chosen) % len(video)]] == [
         expected[number % len(expected)] for number in chosen
     ]
-    times = video.timestamps
+    times = video.times
     assert (np.diff(times) > 0).all()
     for number in (2, 65):
         assert number_of(video.at(times[number])) == expected[number]
@@ -183,9 +184,9 @@ def test_packed_b_frames(format, b_frames, tmp_path):
     for number in range(len(frames)):
         assert np.array_equal(video[number], frames[number])
     # At the end of an AVI, libavformat of FFmpeg 7 repeats a time.
-    assert np.allclose(np.diff(video.timestamps)[:-1], 1 / 25)
-    assert (np.diff(video.timestamps) > 0).all()
-    assert number_of(video.at(video.timestamps[17] + 0.01)) == 17
+    assert np.allclose(np.diff(video.times)[:-1], 1 / 25)
+    assert (np.diff(video.times) > 0).all()
+    assert number_of(video.at(video.times[17] + 0.01)) == 17
     with bags.DatasetWriter(tmp_path / 'it', {'film': 'video'}) as writer:
         writer.append({'film': data})
     assert bags.verify(tmp_path / 'it', decode=True) == []
@@ -225,7 +226,7 @@ def test_frames_of_one_time():
     video = Video(file.getvalue())
     assert [number_of(frame) for frame in video] == list(range(120))
     assert [number_of(video[k]) for k in (7, 60, 119)] == [7, 60, 119]
-    times = video.timestamps
+    times = video.times
     assert (np.diff(times) > 0).all()
     assert number_of(video.at(times[33])) == 33
 
@@ -255,7 +256,7 @@ def test_joined_streams(name):
     assert [number_of(frame) for frame in decoded(data)[0]] == expected
     assert [number_of(frame) for frame in video] == expected
     assert [number_of(video[k]) for k in (-1, 0, 39, 40, 41, 79, 80)] == [39, 0, 39, 100, 101, 139, 0]
-    times = video.timestamps
+    times = video.times
     assert np.allclose(np.diff(times), 1 / 25, atol=0.05)
     assert (np.diff(times) > 0).all()
     assert number_of(video.at(times[45] + 0.001)) == 105

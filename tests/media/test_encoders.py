@@ -55,12 +55,12 @@ def test_lazy_values_are_stored_as_their_files(tmp_path):
 def test_lazy_values_of_other_options_are_frames():
     data = film(count=3)
     small = bags.Video(data).options(size=(16, 16))
-    for video, args in ((small, ()), (bags.Video(data), ('rotate=False',)), (bags.Video(data, stream=0), ())):
+    for video, args in ((small, ()), (bags.Video(data), ('rotate=False',)), (bags.Video(data, track=0), ())):
         stored = bags.encoders['video'](video, *args)
         assert stored != data
         assert bags.Video(stored).shape == video.shape
-    with pytest.raises(TypeError, match='expected a pair of samples and rate, got Audio'):
-        bags.encoders['audio'](bags.Audio(data, stream=1))
+    with pytest.raises(TypeError, match=r'got Audio: pass \(audio\[:\], audio.rate\)'):
+        bags.encoders['audio'](bags.Audio(data, track=1))
 
 
 def test_files_of_other_formats_are_rejected():

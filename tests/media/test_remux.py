@@ -43,7 +43,7 @@ def test_remux(kind, tmp_path):
     assert stored.index(b'moov') < stored.index(b'mdat')
     video = Video(stored)
     assert np.array_equal(video[:], frames)
-    assert np.allclose(video.timestamps, times, atol=1e-3)
+    assert np.allclose(video.times, times, atol=1e-3)
     with bags.DatasetWriter(tmp_path / 'it', {'film': 'video(remux=True)', 'other': 'video'}) as writer:
         writer.append({'film': data, 'other': bags.remux(data)})
     with bags.open(tmp_path / 'it') as reader:
@@ -70,7 +70,7 @@ def test_copied_frames_begin_at_0(data, span):
     whole, part = bags.Video(data), bags.Video(copy_frames(open_video(io.BytesIO(data)), start, stop))
     assert len(part) == stop - start
     assert np.array_equal(part[:], whole[start:stop])
-    assert np.allclose(part.timestamps, whole.timestamps[start:stop] - whole.timestamps[start], atol=1e-4)
+    assert np.allclose(part.times, whole.times[start:stop] - whole.times[start], atol=1e-4)
 
 
 def test_copied_depth_is_exact():
@@ -127,7 +127,7 @@ def test_copies_have_the_frames_and_increasing_times(name):
         assert np.array_equal(np.concatenate([Video(part)[:] for part in copy]), frames)
         for part, (_, times) in zip(copy, found, strict=True):
             assert (np.diff(times) > 0).all()
-            assert np.allclose(Video(part).timestamps, times)
+            assert np.allclose(Video(part).times, times)
 
 
 def test_an_end_that_is_cut_away_is_not_copied():

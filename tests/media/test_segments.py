@@ -53,7 +53,7 @@ def test_frames_are_those_of_the_file(tmp_path, name):
     path = tmp_path / 'film'
     path.write_bytes(encoded(name))
     whole = bags.Video(path)
-    frames, times = whole[:], np.append(whole.timestamps, whole.timestamps[0] + whole.duration)
+    frames, times = whole[:], np.append(whole.times, whole.times[0] + whole.duration)
     write(tmp_path / 'data', path)
     with bags.open(tmp_path / 'data', trust_links=path) as dataset:
         assert dataset.frame_counts(np.arange(len(RANGES)), 'clip').tolist() == [b - a for a, b in RANGES]
@@ -66,10 +66,10 @@ def test_frames_are_those_of_the_file(tmp_path, name):
             chosen = [stop - start - 1, 0, (stop - start) // 2]
             assert np.array_equal(clip[chosen], frames[start:stop][chosen])
             assert np.array_equal(pickle.loads(pickle.dumps(clip))[-1], frames[stop - 1])
-            assert np.allclose(clip.timestamps, times[start:stop] - times[start], 0, 1e-9)
+            assert np.allclose(clip.times, times[start:stop] - times[start], 0, 1e-9)
             assert clip.duration == pytest.approx(times[stop] - times[start])
-            assert clip.streams == whole.streams
-            assert np.array_equal(clip.at(clip.timestamps), frames[start:stop])
+            assert clip.tracks == whole.tracks
+            assert np.array_equal(clip.at(clip.times), frames[start:stop])
 
 
 def test_parts_are_found_by_their_times(session):
@@ -211,7 +211,7 @@ def test_records_are_files_of_their_packets(session, options):
         for (start, stop), record in zip(ranges, records, strict=True):
             clip = bags.Video(record)
             assert np.array_equal(clip[:], frames[start:stop])
-            assert clip.timestamps[0] == 0
+            assert clip.times[0] == 0
         assert [*dataset.records('clip')] == records
         table = pa.RecordBatchReader.from_stream(dataset.to_arrow('clip', media='bytes')).read_all()
         assert table['clip'].to_pylist() == records

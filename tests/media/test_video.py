@@ -61,9 +61,9 @@ def test_frames_are_those_of_decoding_everything(kind):
     assert video.shape == frames.shape
     assert len(video) == len(frames)
     # At the second edit, times of FFmpeg go back by 80 ms.
-    assert kind == 'two edits' or np.array_equal(video.timestamps, times)
-    assert np.allclose(video.timestamps, np.maximum.accumulate(times), atol=1e-3)
-    assert (np.diff(video.timestamps) > 0).all()
+    assert kind == 'two edits' or np.array_equal(video.times, times)
+    assert np.allclose(video.times, np.maximum.accumulate(times), atol=1e-3)
+    assert (np.diff(video.times) > 0).all()
     for _ in range(25):
         key = asked(chance, len(frames))
         found = video[key]
@@ -99,8 +99,8 @@ def test_the_picture_says_which_frame_it_is(kind):
 def test_times():
     video = Video(example('varying distances')[0])
     times = np.array(varied()) / 1000
-    assert np.allclose(video.timestamps, times)
-    for index, time in enumerate(video.timestamps):
+    assert np.allclose(video.times, times)
+    for index, time in enumerate(video.times):
         assert number_of(video.at(time)) == index
     assert number_of(video.at(times[40] + 0.006)) == 40
     start, stop = times[[20, 50]]
@@ -109,8 +109,8 @@ def test_times():
     assert len(video.between(start + 0.001, stop + 0.001)) == 30
     assert video.between(7, 3).shape == (0, films.HEIGHT, films.WIDTH, 3)
     found = video.read([5, 3])
-    assert np.array_equal(found.pixels, video[[5, 3]])
-    assert np.array_equal(found.timestamps, times[[5, 3]])
+    assert np.array_equal(found.values, video[[5, 3]])
+    assert np.array_equal(found.times, times[[5, 3]])
     for time in (-0.01, times[-1] + 1, float('nan')):
         with pytest.raises(IndexError, match='nothing is shown'):
             video.at(time)
@@ -118,15 +118,15 @@ def test_times():
 
 def test_a_late_start_is_not_0():
     video = Video(example('a late start')[0])
-    assert video.timestamps[0] == 5.0
+    assert video.times[0] == 5.0
     assert number_of(video.at(5.05)) == 1
     assert video.duration == pytest.approx(4.8)
-    assert video.fps == pytest.approx(25)
+    assert video.rate == pytest.approx(25)
 
 
 def test_rate_and_duration():
     video = Video(example('open groups')[0])
-    assert (video.fps, video.duration) == (25, 4.8)
+    assert (video.rate, video.duration) == (25, 4.8)
 
 
 def test_sizes_and_colours():
@@ -167,7 +167,7 @@ def test_deep_grey_keeps_its_values(bits, tmp_path):
     data = deep(values, f'gray{bits}le')
     video = Video(data)
     assert (video.dtype, video.shape) == (np.uint16, (6, 32, 48, 3))
-    assert video.streams[0].format == f'gray{bits}le'
+    assert video.tracks[0].format == f'gray{bits}le'
     assert np.array_equal(video[:], np.repeat(values[..., None], 3, axis=3))
     gray = video.options(color='gray')
     assert np.array_equal(gray[[4, 2]][..., 0], values[[4, 2]])
@@ -548,7 +548,7 @@ def test_no_video_in_it():
         frame.sample_rate = 8000
         container.mux(stream.encode(frame))
         container.mux(stream.encode(None))
-    with pytest.raises(ValueError, match='expected video, got streams: 0 audio'):
+    with pytest.raises(ValueError, match='expected video, got tracks: 0 audio'):
         len(Video(file.getvalue()))
 
 
@@ -563,7 +563,7 @@ def test_no_frame_in_it():
 def test_a_codec_that_nobody_knows():
     for format, tag in (('mp4', b'avc1'), ('matroska', b'V_MPEG4/ISO/AVC')):
         start, _, end = open_gops(format).rpartition(tag)
-        with pytest.raises(ValueError, match=r'expected video, got streams: (none|0 video .unknown codec)'):
+        with pytest.raises(ValueError, match=r'expected video, got tracks: (none|0 video .unknown codec)'):
             len(Video(start + b'Z' * len(tag) + end))
 
 
@@ -601,7 +601,7 @@ def test_a_file_that_was_cut_off_gives_what_is_there(format):
     for key in (slice(None), slice(20, None), slice(-5, None)):
         with pytest.raises(ValueError, match='cut off'):
             video[key]
-    times = video.timestamps
+    times = video.times
     assert np.array_equal(video.between(times[10], times[12]), frames[10:12])
     with pytest.raises(ValueError, match='cut off'):
         video.between(times[10], 1000)

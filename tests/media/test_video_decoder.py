@@ -108,7 +108,7 @@ def check(data, chance, alone, groups, has_times=True):
     video, wrong = Video(data), {}
     assert len(video) == len(frames)
     if has_times:
-        assert np.array_equal(np.sort(video.timestamps), np.sort(times))
+        assert np.array_equal(np.sort(video.times), np.sort(times))
     count = len(frames)
     keys = [[number] for number in (range(count) if alone is None else chance.sample(range(count), alone))]
     for _ in range(groups):
@@ -183,5 +183,5 @@ def test_decoders_do_not_read_past_a_packet(options):
 def test_h264_in_avi_is_in_the_order_of_presentation():
     """AVI stores no presentation times: libavformat gives packets their decoding times."""
     video = Video(film(format='avi', options=x264()))
-    assert [round(time * 25) for time in video.timestamps - video.timestamps[0]] == list(range(120))
+    assert [round(time * 25) for time in video.times - video.times[0]] == list(range(120))
     assert [number_of(video[k]) for k in range(120)] == list(range(120))

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import bags
 from bags.dataset.reading.field_reader import Record
+from bags.streams.joined_video import join_videos
 
 av = pytest.importorskip('av')
 
@@ -92,7 +93,7 @@ KEYS = st.one_of(
 @settings(deadline=None, max_examples=40)
 @given(KEYS, st.sampled_from([0, 1, 3]), st.sampled_from(['clips', 'parts']))
 def test_clips_are_one_video(reader, key, index, field):
-    clips = bags.ClipSequence(reader, index, field)
+    clips = join_videos(reader, index, field)
     everything = list(range(COUNT))
     if isinstance(key, int):
         assert numbers([clips[key]]) == [everything[key]]
@@ -106,47 +107,45 @@ def test_clips_are_one_video(reader, key, index, field):
 
 
 def test_what_clips_are(reader):
-    clips, whole = bags.ClipSequence(reader, -1, 'clips'), reader[0]['film']
+    clips, whole = join_videos(reader, -1, 'clips'), reader[0]['film']
     assert len(clips) == COUNT
     assert clips.shape == whole.shape
-    assert clips.lengths.tolist() == [25, 25, 10]
-    assert np.allclose(clips.timestamps, whole.timestamps - 1)
+    assert clips.clip_lengths.tolist() == [25, 25, 10]
+    assert np.allclose(clips.times, whole.times - 1)
     assert clips.duration == pytest.approx(whole.duration)
-    assert clips.fps == pytest.approx(whole.fps)
+    assert clips.rate == pytest.approx(whole.rate)
     assert numbers(clips) == numbers(np.asarray(clips)) == list(range(COUNT))
     for second in (0, 0.039, 0.5, 1.123, clips.duration - 1e-6):
-        assert np.array_equal(
-            clips.at(second), clips[int(np.searchsorted(clips.timestamps, second, 'right')) - 1]
-        )
+        assert np.array_equal(clips.at(second), clips[int(np.searchsorted(clips.times, second, 'right')) - 1])
     assert (
         numbers(clips.between(0.5, 1.2))
-        == np.flatnonzero((clips.timestamps >= 0.5) & (clips.timestamps < 1.2)).tolist()
+        == np.flatnonzero((clips.times >= 0.5) & (clips.times < 1.2)).tolist()
     )
-    assert clips.read(slice(3, 5)).timestamps.tolist() == clips.timestamps[3:5].tolist()
+    assert clips.read(slice(3, 5)).times.tolist() == clips.times[3:5].tolist()
     for wrong in (-0.1, clips.duration):
         with pytest.raises(IndexError, match='nothing is shown'):
             clips.at(wrong)
     again = pickle.loads(pickle.dumps(clips))
-    assert repr(again) == repr(clips) == f"bags.ClipSequence({reader.expression}, 3, 'clips')"
+    assert repr(again) == repr(clips) == f'bags.Video({clips.name!r}, 3 clips)'
     assert numbers(again[20:30]) == list(range(20, 30))
-    small = bags.ClipSequence(reader, 0, 'clips', size=(16, 24), color='gray')
+    small = join_videos(reader, 0, 'clips', size=(16, 24), color='gray')
     assert small[5:15].shape == (10, 16, 24, 1)
-    assert numbers(bags.ClipSequence(reader[::-1], 0, 'clips')[::25]) == [0, 25, 50]
-    assert numbers(bags.ClipSequence(reader, 0, 'lossless')[::25]) == [0, 25, 50]
-    assert len(bags.ClipSequence(reader, 2, 'clips')) == 0
-    assert bags.ClipSequence(reader, 2, 'clips')[:].shape == (0, 0, 0, 3)
+    assert numbers(join_videos(reader[::-1], 0, 'clips')[::25]) == [0, 25, 50]
+    assert numbers(join_videos(reader, 0, 'lossless')[::25]) == [0, 25, 50]
+    assert len(join_videos(reader, 2, 'clips')) == 0
+    assert join_videos(reader, 2, 'clips')[:].shape == (0, 0, 0, 3)
 
 
 def test_what_clips_are_not(reader):
     with pytest.raises(TypeError, match="'steps' of type"):
-        bags.ClipSequence(reader, 0, 'steps')
+        join_videos(reader, 0, 'steps')
     with pytest.raises(KeyError):
-        bags.ClipSequence(reader, 0, 'x')
+        join_videos(reader, 0, 'x')
     with pytest.raises(IndexError):
-        bags.ClipSequence(reader, 4, 'clips')
+        join_videos(reader, 4, 'clips')
     with pytest.raises(TypeError, match='expected a dataset'):
-        bags.ClipSequence([], 0, 'clips')
-    clips = bags.ClipSequence(reader, 0, 'clips')
+        join_videos([], 0, 'clips')
+    clips = join_videos(reader, 0, 'clips')
     for wrong in (COUNT, -COUNT - 1):
         with pytest.raises(IndexError, match=f'frame {wrong} out of range'):
             clips[wrong]
@@ -158,7 +157,7 @@ def test_what_clips_are_not(reader):
 
 
 def test_only_the_clips_that_hold_frames_are_read(reader, monkeypatch):
-    clips = bags.ClipSequence(reader, 0, 'clips')
+    clips = join_videos(reader, 0, 'clips')
     opened = []
     original = Record.open
     monkeypatch.setattr(Record, 'open', lambda self: opened.append(self.index) or original(self))
@@ -265,7 +264,7 @@ def test_windows_of_frames(reader, fields, padding):
 
 
 def test_what_cannot_be_cut_into_windows(reader, film, kit, tmp_path):
-    with pytest.raises(TypeError, match='sequences, videos or audio'):
+    with pytest.raises(TypeError, match='expected a sequence, a video, a recording'):
         reader.windows(every='id', id=bags.steps(0, 3))
     uneven = kit.fill(
         tmp_path / 'a', [{'film': film, 'steps': [1, 2]}], {'film': 'video', 'steps': 'int(1)[]'}
@@ -281,7 +280,7 @@ def test_damaged_clips_give_what_is_before(film, tmp_path):
     with bags.DatasetWriter(tmp_path / 'b', {'parts': 'bytes[]'}) as writer:
         writer.append({'parts': broken})
     (tmp_path / 'b/spec.json').write_text('{"parts": "video[]"}')
-    clips = bags.ClipSequence(bags.open(tmp_path / 'b'), 0, 'parts')
+    clips = join_videos(bags.open(tmp_path / 'b'), 0, 'parts')
     assert numbers(clips[5:20]) == list(range(5, 20))
     for key in (slice(15, 25), 30, slice(None), -1):
         with pytest.raises(bags.DecodeError, match="field 'parts'"):
@@ -303,9 +302,9 @@ def test_a_gap_of_any_length(tmp_path, format, clip_seconds, jump):
         for number, time in enumerate(times):
             episode.append({'cam': np.full((48, 64, 3), 5 * number, np.uint8), 't': time})
     dataset = bags.open(tmp_path / 'd')
-    video = bags.ClipSequence(dataset, 0, 'cam')
+    video = dataset.stream(0, 'cam')
     assert len(video) == len(times)
-    assert np.abs(video.timestamps - (times - times[0])).max() < 2e-3
+    assert np.abs(video.times - times).max() < 2e-3
     assert abs(video.duration - (times[-1] - times[0] + 1 / 30)) < 5e-3
     assert np.abs(video[:].mean((1, 2, 3)) - 5 * np.arange(len(times))).max() < 4
     assert dataset[0, 't']['t'].tolist() == times.tolist()
