@@ -69,23 +69,19 @@ if TYPE_CHECKING:
     from bags.maintenance.statistics import statistics
     from bags.maintenance.verify import verify
     from bags.media.audio import Audio
-    from bags.media.audio_sequence import AudioSequence
-    from bags.media.clip_sequence import ClipSequence
     from bags.media.clips import cut_clips
     from bags.media.remux import remux
     from bags.media.video import Video
     from bags.viewer.notebook import view
     from bags.views.concat import concat
     from bags.views.join_by_key import join
-    from bags.views.windows.spans import steps, times
+    from bags.views.windows.spans import between, steps, times
 
 __version__ = '1.0.0'
 
 __all__ = [
     'Audio',
-    'AudioSequence',
     'BagsError',
-    'ClipSequence',
     'CorruptError',
     'Dataset',
     'DatasetReader',
@@ -104,6 +100,7 @@ __all__ = [
     'StackError',
     'Video',
     'bag',
+    'between',
     'card',
     'concat',
     'consolidate',
@@ -172,12 +169,10 @@ _HOMES = {
     'maintenance.statistics': ('statistics',),
     'maintenance.verify': ('verify',),
     'media.audio': ('Audio',),
-    'media.audio_sequence': ('AudioSequence',),
     'media.clips': ('cut_clips',),
     'media.remux': ('remux',),
-    'media.clip_sequence': ('ClipSequence',),
     'media.video': ('Video',),
-    'views.windows.spans': ('steps', 'times'),
+    'views.windows.spans': ('between', 'steps', 'times'),
     'viewer.notebook': ('view',),
     'views.concat': ('concat',),
 }

@@ -8,7 +8,7 @@ from bags.dataset.base import WindowsView
 from bags.dataset.format.options import ReadOptions, WriteOptions
 from bags.dataset.reading.difference import Diff
 from bags.dataset.reading.frames import LazyFrames
-from bags.dataset.reading.selection import Steps, Times
+from bags.dataset.reading.selection import Between, Steps, Times
 from bags.interop.formats import Importer
 from bags.interop.source import Source
 from bags.loader.iterator import LoaderIterator
@@ -18,14 +18,18 @@ from bags.maintenance.normalize import Normalize, NormalizeGroups
 from bags.maintenance.recover import Recovery
 from bags.maintenance.verify_bag import Damage, Note
 from bags.media.clips import EncodedClip
+from bags.media.frames import Elements
 from bags.progress.write_result import Skipped, WriteResult
+from bags.streams.stream import Stream
 
 __all__ = [
     'BagInfo',
+    'Between',
     'Damage',
     'DatasetInfo',
     'Diff',
     'Distribution',
+    'Elements',
     'EncodedClip',
     'FieldInfo',
     'FieldStatistics',
@@ -44,6 +48,7 @@ __all__ = [
     'Skipped',
     'Source',
     'Steps',
+    'Stream',
     'Times',
     'WindowsView',
     'WriteOptions',

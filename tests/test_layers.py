@@ -23,6 +23,7 @@ LAYERS = [
     {'dataset'},
     {'conditions', 'progress'},
     {'arrow', 'display', 'keys', 'media'},
+    {'streams'},
     {'views'},
     {'collate', 'episodes', 'samplers', 'maintenance'},
     {'authoring', 'loader', 'viewer'},

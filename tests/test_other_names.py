@@ -2,9 +2,11 @@
 
 import re
 
+import numpy as np
 import pytest
 
 import bags
+from bags.media.frames import Elements
 from bags.other_names import OTHER_NAMES, option_advice
 from bags.validation import with_advice
 
@@ -67,3 +69,33 @@ def test_names_of_granular(tmp_path):
         pytest.raises(AttributeError, match=r'dataset\.spec for the fields, or dataset\.lengths\(field\)'),
     ):
         dataset.available(0)
+
+
+OLD_ATTRIBUTES = [
+    (lambda: bags.Video(b''), 'timestamps', 'times'),
+    (lambda: bags.Video(b''), 'fps', 'rate'),
+    (lambda: bags.Video(b''), 'streams', 'tracks'),
+    (lambda: bags.Audio(b''), 'streams', 'tracks'),
+    (lambda: bags.Audio(b''), 'sample_rate', 'rate'),
+    (lambda: Elements(np.empty(0), np.empty(0)), 'pixels', 'values'),
+    (lambda: Elements(np.empty(0), np.empty(0)), 'timestamps', 'times'),
+    (lambda: bags, 'ClipSequence', 'dataset.stream(index, field)'),
+    (lambda: bags, 'AudioSequence', 'dataset.stream(index, field)'),
+]
+
+
+@pytest.mark.parametrize(('make', 'name', 'new'), OLD_ATTRIBUTES)
+def test_former_attributes_raise_with_the_new_name(make, name, new):
+    with pytest.raises(AttributeError, match=rf"no attribute '{name}'; did you mean {re.escape(new)}\?$"):
+        getattr(make(), name)
+
+
+def test_former_options_of_media():
+    for call in (lambda: bags.Video(b'', stream=1), lambda: bags.Audio(b'', stream=1)):
+        with pytest.raises(TypeError, match=r"^unexpected option 'stream': use track$"):
+            call()
+    for value in (bags.Video(b''), bags.Audio(b'')):
+        with pytest.raises(TypeError, match=r"'stream': use bags\.Video\(source, track=…\)"):
+            value.options(stream=1)
+    with pytest.raises(AttributeError, match=r"^'Video' object has no attribute 'nothing'$"):
+        _ = bags.Video(b'').nothing

@@ -88,15 +88,6 @@ def _length_of(value: Any, field: str) -> int:
         raise ValueError(f'{field}: len takes values with items, got {value!r:.40}') from None
 
 
-def seconds(column: Column, rate: float) -> Column:
-    """Returns the duration of each sequence, given the number of its items in a second."""
-    counts, positions = np.unique(counts_of(column), return_inverse=True)
-    return Column(np.array([count / rate for count in counts.tolist()])[positions], column.present)
-
-
-# Tests of columns.
-
-
 def have_content(column: Column, length: int) -> Bools:
     """Returns which values inside fields are not 0, or a text, list or object that is not empty."""
     items = (items_of(value) for value in column.values)

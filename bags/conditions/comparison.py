@@ -23,23 +23,20 @@ from bags.conditions.column_tests import (
     of_items,
     presence_test,
     search_test,
-    seconds,
 )
 from bags.conditions.columns import Block, Column, Test, all_of, negation, negative, present_in
 from bags.conditions.paths import ALL_TYPES, Path, common_list, find_path, no_value, of_type
-from bags.dataset.format.registry import AUDIO_FORMATS, NUMBER_FORMATS, STRUCTURED_FORMATS, VIDEO_FORMATS
+from bags.dataset.format.registry import NUMBER_FORMATS, STRUCTURED_FORMATS, is_stream, may_have_times
 from bags.dataset.format.spec import FieldType, Schema
 
 COMPARED = {*NUMBER_FORMATS, 'utf8'}
 """Types whose values can be compared."""
-TIMED = {*VIDEO_FORMATS, *AUDIO_FORMATS}
-"""Types whose values have a duration."""
 TYPES_WITH_LENGTH = {'array', 'bytes'}
 """Types whose values have a length, besides texts, sequences and structured values."""
 
 Need = Literal['presence', 'count', 'value']
-Measure = Literal['size', 'duration']
-"""A function of the stored records of a value."""
+Measure = Literal['size', 'duration', 'elements']
+"""A function of the stored records of a value, or of its stream."""
 
 
 class Comparisons:
@@ -198,17 +195,22 @@ class Comparisons:
         return self._measured(name, 'size')
 
     def duration(self, name: str) -> Value:
-        """Returns the seconds of a video or a sound, or of a sequence whose metadata has a rate."""
+        """Returns the seconds of the stream of a field."""
         self._stored(name, 'duration')
         field_type, facts = self.schema[name], self.facts.get(name)
-        rate: Any = facts.get('rate') if isinstance(facts, dict) else None
-        if field_type.sequence and type(rate) in (int, float) and rate > 0:
-            self._need(name, 'count')
-            return Value('number', lambda block: seconds(block[name], rate))
-        if field_type.sequence or field_type.format not in TIMED:
-            expected = 'duration takes videos, sounds, and sequences whose metadata has a rate'
+        has_times = isinstance(facts, dict) and not facts.keys().isdisjoint(('rate', 'times'))
+        if not is_stream(field_type) or not (has_times or may_have_times(field_type)):
+            expected = 'duration takes videos, sounds, and sequences whose metadata has a rate or times'
             raise ValueError(f'{self._typed_name(name)}: {expected}')
         return self._measured(name, 'duration')
+
+    def elements(self, name: str) -> Value:
+        """Returns the number of elements of the stream of a field."""
+        self._stored(name, 'elements')
+        if not is_stream(self.schema[name]):
+            expected = 'elements takes sequences, videos, sounds, and arrays whose first dimension is ?'
+            raise ValueError(f'{self._typed_name(name)}: {expected}')
+        return self._measured(name, 'elements')
 
     def _stored(self, name: str, measure: Measure) -> None:
         """Raises ValueError if a name is not the name of a field whose records can be measured."""

@@ -10,7 +10,8 @@
           | field                            sign   = == = != < <= > >= ~
           | text+                            each text is in a text of the datapoint
 
-The functions are len, size and duration. `any(state > 3)` tests the items of a sequence or an array.
+The functions are len, elements, size and duration. `any(state > 3)` tests the items of a sequence or of an
+array.
 
 `viewer/src/bags/condition.ts` is the same in TypeScript; tests/conditions/conditions.json has cases for both.
 """
@@ -45,7 +46,12 @@ QUOTES = '"\'`'
 CONDITION_NUMBER = re.compile(r'[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?', re.ASCII)
 KEYWORDS = {'and', 'or', 'not', 'in', 'is', 'none', 'true', 'false'}
 CONSTANTS = {'true': True, 'false': False}
-FUNCTIONS = {'len': Comparisons.length, 'size': Comparisons.size, 'duration': Comparisons.duration}
+FUNCTIONS = {
+    'len': Comparisons.length,
+    'elements': Comparisons.elements,
+    'size': Comparisons.size,
+    'duration': Comparisons.duration,
+}
 
 
 class Condition(NamedTuple):
@@ -240,7 +246,7 @@ class _Parser:
             raise _error(f'expected a value, not {text}')
         if self.takes('('):
             if lower not in FUNCTIONS:
-                raise _error(f'there is no function {text}, but len, size and duration')
+                raise _error(f'there is no function {text}, but len, elements, size and duration')
             symbol, name = self.next()
             if symbol not in ('word', 'field'):
                 raise _error(f'expected a field after {lower}(, not {name}')

@@ -15,11 +15,11 @@ from bags.conditions.paths import MAX_EXPLAINED, add_paths, check_types, wrong_p
 from bags.dataset import above
 from bags.dataset.base import DATAPOINTS_AT_ONCE, Dataset
 from bags.dataset.format.refs import Refs, is_missing
-from bags.dataset.format.registry import NUMBER_FORMATS, VIDEO_FORMATS
+from bags.dataset.format.registry import NUMBER_FORMATS
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading import batch
 from bags.dataset.reading.batch import Ragged
-from bags.dataset.reading.columns import choose_records, expect_refs, read_column, read_values
+from bags.dataset.reading.columns import choose_records, read_column, read_values
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.selection import Asked, Selection
 from bags.indexing import Int64s, offsets_of
@@ -91,8 +91,7 @@ def _raise_first(dataset: Dataset, condition: Condition, block: Block, start: in
 def _block_length(dataset: Dataset, condition: Condition, workers: int) -> int:
     """Returns the number of datapoints to read together: many if they are numbers, counts or sizes."""
     values = [dataset.schema[name].format for name, need in condition.needs.items() if need == 'value']
-    opens_files = any(measure == 'duration' for _, measure in condition.measures.values())
-    if opens_files or not all(format in NUMBER_FORMATS for format in values):
+    if not all(format in NUMBER_FORMATS for format in values):
         return DATAPOINTS_AT_ONCE
     return max(DATAPOINTS_AT_ONCE, min(MAX_BLOCK, -(-len(dataset) // workers)))
 
@@ -133,7 +132,10 @@ def _read_block(dataset: Dataset, condition: Condition, indices: Int64s) -> tupl
             counts = dataset.item_counts(indices, name) if need == 'count' else None
             columns[name] = Column(np.empty(0), _presence(dataset, name, indices), counts)
     for key, (name, measure) in measures.items():
-        columns[key] = (_sizes if measure == 'size' else _durations)(dataset, name, indices)
+        if measure == 'size':
+            columns[key] = _sizes(dataset, name, indices)
+        else:
+            columns[key] = _of_stream(dataset, name, measure, indices)
     types = add_paths(columns, condition.paths)
     return Block(len(indices), columns), types
 
@@ -195,23 +197,7 @@ def _as_column(field_type: FieldType, column: batch.Column, length: int) -> Colu
 
 def _presence(dataset: Dataset, name: str, indices: Int64s) -> Bools | None:
     """Returns which datapoints have a value, from the refs; None if all have one."""
-    field_type = dataset.schema[name]
-    if not field_type.optional:
-        return None
-    items: Asked = slice(0, 0) if field_type.sequence else True
-    (column,) = dataset.read_selection(indices, {name: items}, _read_presence).values()
-    if isinstance(column, Ragged):
-        return column.present
-    return np.fromiter((value is not None for value in column), bool, len(indices))
-
-
-def _read_presence(field: FieldReader, refs: Refs, _: Asked) -> batch.Column:
-    """Returns True or None for each row, without reading records."""
-    firsts, counts = refs if isinstance(refs, tuple) else (refs, None)
-    expect_refs(field, firsts, counts)
-    presence = np.full(len(firsts), True, object)
-    presence[is_missing(firsts, counts)] = None
-    return presence
+    return dataset.are_present(indices, name) if dataset.schema[name].optional else None
 
 
 def _sizes(dataset: Dataset, name: str, indices: Int64s) -> Column:
@@ -219,26 +205,11 @@ def _sizes(dataset: Dataset, name: str, indices: Int64s) -> Column:
     ranges = dataset.record_ranges(indices, name)
     if ranges is None:
         raise ValueError(f'filter: field {name!r} has computed values, which are not stored')
-    totals = np.zeros(len(indices), np.int64)
-    for number, source in enumerate(ranges.sources):
-        rows = np.flatnonzero((ranges.which == number) & (ranges.counts > 0))
-        firsts, counts = ranges.firsts[rows], ranges.counts[rows]
-        if not len(rows):
-            continue
-        starts = np.cumsum(counts) - counts
-        records = np.arange(counts.sum()) + np.repeat(firsts - starts, counts)
-        totals[rows] = np.add.reduceat(source.bag.sizes(records), starts)
-    return Column(totals, ~is_missing(ranges.firsts, ranges.counts))
+    return Column(ranges.sizes(), ~is_missing(ranges.firsts, ranges.counts))
 
 
-def _durations(dataset: Dataset, name: str, indices: Int64s) -> Column:
-    """Returns the duration in seconds of a video or sound of each datapoint."""
-    media: Any = above.Video if dataset.schema[name].format in VIDEO_FORMATS else above.Audio
-    ranges = dataset.record_ranges(indices, name)
-    if ranges is None:
-        raise ValueError(f'filter: field {name!r} has computed values, which are not stored')
-    present = ~is_missing(ranges.firsts, ranges.counts)
-    seconds = np.zeros(len(indices))
-    for row in np.flatnonzero(present).tolist():
-        seconds[row] = media(dataset.record(int(indices[row]), name, None)).duration
-    return Column(seconds, present)
+def _of_stream(dataset: Dataset, name: str, measure: Measure, indices: Int64s) -> Column:
+    """Returns the seconds, or the number of elements, of the stream of each datapoint."""
+    stream = above.StreamField(dataset, name)
+    found = stream.durations(indices) if measure == 'duration' else stream.counts(indices)
+    return Column(found, dataset.are_present(indices, name))

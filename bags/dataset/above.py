@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from bags.media.types import VIDEO as VIDEO
     from bags.media.video import Video as Video
     from bags.progress.write_result import WriteResult as WriteResult
+    from bags.streams.field import KnownElements as KnownElements
+    from bags.streams.field import StreamField as StreamField
+    from bags.streams.stream import Stream as Stream
+    from bags.streams.stream import open_stream as open_stream
     from bags.views.diff import diff_datasets as diff_datasets
     from bags.views.edited import rename_fields as rename_fields
     from bags.views.edited import update_values as update_values
@@ -65,6 +69,14 @@ MODULES = {
     ),
     'bags.media.video': ('Video',),
     'bags.progress.write_result': ('WriteResult',),
+    'bags.streams.field': (
+        'KnownElements',
+        'StreamField',
+    ),
+    'bags.streams.stream': (
+        'Stream',
+        'open_stream',
+    ),
     'bags.views.diff': ('diff_datasets',),
     'bags.views.edited': (
         'rename_fields',

@@ -12,7 +12,18 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, BinaryIO, ClassVar, Literal, Self, SupportsIndex, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    BinaryIO,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    Self,
+    SupportsIndex,
+    Unpack,
+    overload,
+)
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +37,7 @@ from bags.dataset.format.refs import is_missing
 from bags.dataset.format.registry import VIDEO_FORMATS, decoders
 from bags.dataset.format.spec import SHOWN_FIELDS, Schema, count_text, some_fields, type_texts
 from bags.dataset.reading.batch import Column, concat_ranges
-from bags.dataset.reading.columns import ReadField, read_column, read_records, read_values
+from bags.dataset.reading.columns import ReadField, read_column, read_presence, read_records, read_values
 from bags.dataset.reading.difference import Diff
 from bags.dataset.reading.field_reader import FieldReader, Record
 from bags.dataset.reading.fingerprint import digest_of, fingerprint
@@ -49,7 +60,7 @@ from bags.dataset.reading.selection import (
 )
 from bags.indexing import Int64s, as_indices, check_index, chunk_length, offsets_of
 from bags.other_names import dataset_advice
-from bags.validation import AdvisedNames, with_advice, worker_count
+from bags.validation import AdvisedNames, one_of, with_advice, worker_count
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +78,18 @@ DATAPOINTS_AT_ONCE = 256
 """Number of datapoints that a thread of `filter` reads together for a function."""
 Media = Literal['bytes', 'location'] | None
 """How images, videos and recordings are represented in Arrow."""
+
+
+class FieldOrigin(NamedTuple):
+    """A dataset that the values of a field come from: a reader, or a view of windows."""
+
+    dataset: Dataset
+    field: str
+    """The name of the field there."""
+    facts: Mapping[str, Any]
+    """The metadata of the field. Names of other fields are those of the dataset whose origins were asked."""
+    times: Mapping[str, Any]
+    """The metadata of the field of its times."""
 
 
 class Dataset(Shareable, abc.ABC):
@@ -105,6 +128,7 @@ class Dataset(Shareable, abc.ABC):
     documented_names: ClassVar[tuple[str, ...]] = (
         *('spec', 'metadata', 'size', 'shards', 'unfinished', 'fingerprint', 'retries'),
         *('batch', 'column', 'records', 'datapoint_of', 'file', 'lengths', 'find', 'find_many'),
+        *('stream', 'durations'),
         *('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split', 'unique', 'diff', 'save'),
         *('to_arrow', 'to_arrow_dataset', 'close'),
     )
@@ -211,14 +235,61 @@ class Dataset(Shareable, abc.ABC):
         check_name(field)
         return self.batch(range(len(self)), field)[field]
 
-    def lengths(self, field: str) -> Int64s:
+    def stream(self, index: SupportsIndex, field: str) -> above.Stream | None:
+        """Returns a field of a datapoint as a stream: its elements along time, read on access.
+
+        The elements are the frames of a video, or of a sequence of clips as one; the samples of a recording,
+        or of a sequence of recordings as one; the rows of an array whose first dimension is `?`; else the
+        items of a sequence. With `{'elements': 'items'}` in the metadata of the field, they are its items.
+
+        Returns:
+            A `Video`, an `Audio`, or another `bags.types.Stream` with the same methods. None if the value is
+            missing.
+
+        Raises:
+            IndexError, KeyError: No such datapoint or field.
+            TypeError: Values of the field have no elements.
+            ValueError: The metadata of the field contradicts the data. When times are used: the times of the
+                elements are unknown, or not increasing.
+
+        Examples:
+            >>> states = dataset.stream(3, 'state')
+            >>> len(states), states[-1]
+            (9, array([16., 17.], dtype=float32))
+        """
+        check_name(field)
+        return above.open_stream(self, index, field)
+
+    def durations(self, field: str) -> npt.NDArray[np.float64]:
+        """Returns the duration of the stream of a field in each datapoint, float64 seconds (len,).
+
+        It lasts from the first element to the end of the last one. NaN where the value is missing. For videos
+        and recordings, only headers are read, which are believed: `verify` finds files that are cut.
+
+        Raises:
+            KeyError, TypeError: No such field, or its values have no elements.
+            ValueError: The times of the elements are unknown, or not increasing.
+        """
+        check_name(field)
+        select_fields(field, self.schema)
+        return above.StreamField(self, field).durations(np.arange(len(self)))
+
+    def lengths(self, field: str, of: Literal['items', 'elements'] = 'items') -> Int64s:
         """Returns the number of items of a sequence field in each datapoint, int64 (len,), from the refs.
 
         A missing sequence has 0 items. For a plain field whose values have frames, such as `video`, returns
         the number of frames, which is read from the header of each value.
+
+        Args:
+            field: The field.
+            of: 'elements' for the number of elements of the stream (see `stream`), such as the samples of
+                recordings or the rows of arrays. Only headers, or the sizes of records, are read.
         """
         check_name(field)
+        one_of('lengths: of', of, ('items', 'elements'))
         select_fields(field, self.schema)
+        if of == 'elements':
+            return above.StreamField(self, field).counts(np.arange(len(self)))
         if not self.schema[field].sequence and self.has_frames(field):
             return self.frame_counts(np.arange(len(self)), field)
         check_sequence(field, self.schema)
@@ -800,6 +871,19 @@ class Dataset(Shareable, abc.ABC):
     def roots(self) -> list[Folder]:
         """Returns the folder of each underlying dataset, without duplicates of a path."""
 
+    def field_origins(self, field: str) -> list[FieldOrigin]:
+        """Returns the datasets that the values of a field come from."""
+        facts_by_field = self.metadata.get('fields', {})
+        facts = facts_by_field.get(field, {})
+        times = facts.get('times') if isinstance(facts, dict) else None
+        return [
+            FieldOrigin(self, field, facts, facts_by_field.get(times, {}) if isinstance(times, str) else {})
+        ]
+
+    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns the position in `field_origins` and the datapoint there, of datapoints: int64 (n,) each."""
+        return np.zeros(len(indices), np.int64), indices
+
     @abc.abstractmethod
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         """Returns the fingerprint of some fields; see `bags.dataset.reading.fingerprint`."""
@@ -873,6 +957,13 @@ class Dataset(Shareable, abc.ABC):
         assert isinstance(lengths, np.ndarray)
         return lengths
 
+    def are_present(self, indices: Int64s, field: str) -> npt.NDArray[np.bool_]:
+        """Returns which datapoints have a value of a field, shape (n,), without reading records."""
+        if not self.schema[field].optional:
+            return np.ones(len(indices), bool)
+        items: Asked = slice(0, 0) if self.schema[field].sequence else True
+        return np.asarray(self.read_selection(indices, {field: items}, read_presence)[field], bool)
+
     def has_frames(self, field: str) -> bool:
         """Returns whether `bags.frames` selects parts of the values of a field."""
         format = self.schema[field].format
@@ -888,13 +979,13 @@ class Dataset(Shareable, abc.ABC):
         if not len(indices):
             return None
         groups = self.plan_rows(indices, {field: items})
-        ranges = []
-        for group in groups:
-            ranges_of_group = group.reader.record_ranges(group.rows, field, group.selection[field])
-            if ranges_of_group is None:
-                return None
-            ranges.append(ranges_of_group)
-        return merge_ranges(groups, ranges)
+        ranges = map_concurrently(
+            lambda group: group.reader.record_ranges(group.rows, field, group.selection[field]),
+            groups,
+            self.reads_wait,
+        )
+        located = [ranges_of_group for ranges_of_group in ranges if ranges_of_group is not None]
+        return merge_ranges(groups, located) if len(located) == len(groups) else None
 
     def record(self, index: int, field: str, item: int | None) -> Record | None:
         """Returns the record of a field, or of an item of a sequence; None for a computed value."""
@@ -927,8 +1018,13 @@ class Dataset(Shareable, abc.ABC):
         """The results of `_item_offsets` by field."""
         return {}
 
+    @cached_attribute
+    def known_elements(self) -> dict[str, above.KnownElements]:
+        """What is known of the streams of fields by name, filled on first use."""
+        return {}
+
     def __getstate__(self) -> dict[str, Any]:
-        dropped = ('_known_offsets', 'key_indexes', '_sorted_indices')
+        dropped = ('_known_offsets', 'key_indexes', '_sorted_indices', 'known_elements')
         return {name: value for name, value in vars(self).items() if name not in dropped}
 
 
@@ -1036,6 +1132,16 @@ class View(Dataset):
         """Returns a dataset that has a field."""
         return next(dataset for dataset in self.datasets if field in dataset.schema)
 
+    def source_indices(self, indices: Int64s) -> Int64s:
+        """Converts indices to indices of the underlying dataset."""
+        return indices
+
+    def field_origins(self, field: str) -> list[FieldOrigin]:
+        return self.dataset_of(field).field_origins(field)
+
+    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
+        return self.dataset_of(field).origin_rows(field, self.source_indices(indices))
+
     def open_field(self, name: str) -> FieldReader:
         return self.dataset_of(name).open_field(name)
 
@@ -1064,6 +1170,17 @@ class WindowsView(View):
         """Returns the datapoints and items of `origin` for many windows, or for all, int64 (n,) each."""
 
     @abc.abstractmethod
+    def element_times(self, field: str, rows: Int64s) -> list[tuple[npt.NDArray[np.float64], float]]:
+        """Returns the times of the elements of windows, each (n,), and the seconds that the last one lasts.
+
+        NaN if the seconds are unknown.
+        """
+
+    @abc.abstractmethod
+    def element_rates(self, field: str, rows: Int64s) -> npt.NDArray[np.float64] | None:
+        """Returns the elements per second of windows, shape (n,); None if they have no constant rate."""
+
+    @abc.abstractmethod
     def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> npt.NDArray[np.float64]:
         """Returns the times of the anchors of windows, or of all, float64 seconds (n,); NaN without times."""
 
@@ -1085,7 +1202,6 @@ class Select(View):
         self.indices: range | Int64s = indices
 
     def source_indices(self, indices: Int64s) -> Int64s:
-        """Converts indices to indices of the underlying dataset."""
         if isinstance(self.indices, range):
             return self.indices.start + self.indices.step * indices
         return self.indices[indices]

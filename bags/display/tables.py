@@ -58,6 +58,7 @@ def info_table(found: Any) -> list[TableColumn]:
             'bytes a record', 'left', [*(extent(field.record_bytes, byte_count) for field in fields), '']
         ),
         TableColumn('items', 'left', [*(extent(field.items, '{:,.0f}'.format) for field in fields), '']),
+        TableColumn('seconds', 'left', [*(extent(field.seconds, '{:,.3g}'.format) for field in fields), '']),
     ]
     return [column for column in columns if any(column.cells)]
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.dataset.format.metadata import UNITS, Metadata
+from bags.dataset.format.registry import AUDIO_FORMATS
 from bags.dataset.format.spec import FieldType, Schema
 from bags.errors import EncodeError
 from bags.formats.arrays import as_array
@@ -212,13 +213,22 @@ def open_streams(
         metadata: The metadata, with rates and times.
         lock: The lock of the episode.
         copy: Whether items are copied.
+
+    Raises:
+        ValueError: A recording in blocks has times.
     """
     facts, memory = metadata.get('fields', {}), CopyMemory() if copy else None
     streams = {}
     for name, field_type in schema.items():
         encoder = clip_encoder_of(functions.get(field_type.format)) if field_type.sequence else None
-        if encoder is not None:
-            field_facts = facts.get(name, {})
+        field_facts = facts.get(name, {})
+        if encoder is not None and field_facts.get('elements') != 'items':
+            if field_type.format in AUDIO_FORMATS and 'times' in field_facts:
+                raise ValueError(
+                    f"begin: field {name!r} of type {field_type.text}: expected 'rate' and 'start' in the "
+                    f'metadata of a recording in blocks, got times={field_facts["times"]!r} (with '
+                    "'elements': 'items', each recording is an item at its time)"
+                )
             scale = UNITS.get(facts.get(field_facts.get('times'), {}).get('unit'), 1.0)
             changed = threading.Condition(lock)
             streams[name] = ClipStream(name, field_type, encoder, field_facts, scale, memory, changed)

@@ -6,12 +6,14 @@ Bytes and datapoints are counted in all shards. Distributions are sampled from u
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import zstandard
 
 from bags.bag.bag_file import BagFile
@@ -25,11 +27,13 @@ from bags.dataset.format.folder import Folder
 from bags.dataset.format.journal import JOURNAL, has_journal, shards_not_begun
 from bags.dataset.format.listing import files_below
 from bags.dataset.format.refs import is_missing
+from bags.dataset.format.registry import is_stream
 from bags.dataset.format.spec import count_text
 from bags.dataset.open import open as open_dataset
 from bags.dataset.reading.refs_reader import RefsReader
 from bags.display.counts import byte_count, plural
 from bags.display.tables import as_lines, info_table
+from bags.errors import BagsError
 from bags.indexing import Int64s
 from bags.links.files import LINKED, resolved_path
 from bags.links.linked_files import LinkedFiles
@@ -37,6 +41,7 @@ from bags.links.open import open_links
 from bags.links.records import dataset_folder
 from bags.links.rows import VALUES_FILE
 from bags.maintenance.location import Location, locate
+from bags.streams.field import StreamField
 from bags.validation import with_advice
 
 SAMPLED_SHARDS = 64
@@ -46,6 +51,8 @@ SAMPLED_FRAMES = 1 << 10
 """Records whose zstd headers are read, among the sampled records."""
 FRAME_HEADER_BYTES = 18
 HISTOGRAM_BINS = 8
+SAMPLED_DURATIONS = 1 << 12
+"""Datapoints whose streams are measured, evenly spaced."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,14 +65,26 @@ class Distribution:
     """
 
     count: int
-    min: int
+    min: float
     median: float
     mean: float
-    max: int
+    max: float
     edges: list[float]
     """Edges of the bins, one more than bins: evenly spaced, or logarithmic if the numbers vary widely."""
     counts: list[int]
     """Count of numbers in each bin."""
+
+    @classmethod
+    def of_seconds(cls, seconds: npt.NDArray[np.float64]) -> Distribution | None:
+        """Returns the distribution of durations, without NaN; None if there are no others."""
+        numbers = seconds[np.isfinite(seconds)]
+        if not len(numbers):
+            return None
+        counts, edges = np.histogram(numbers, HISTOGRAM_BINS if np.ptp(numbers) else 1)
+        facts = (numbers.min(), np.median(numbers), numbers.mean(), numbers.max())
+        low, median, mean, high = (round(float(number), 6) for number in facts)
+        rounded = [round(edge, 6) for edge in edges.tolist()]
+        return cls(len(numbers), low, median, mean, high, rounded, counts.tolist())
 
     @classmethod
     def of(cls, parts: Sequence[Int64s]) -> Distribution | None:
@@ -106,6 +125,10 @@ class FieldInfo:
     """Bytes on disk of a record."""
     items: Distribution | None
     """Number of items of a datapoint; None for plain fields."""
+    seconds: Distribution | None
+    """Seconds of the stream of a datapoint; None for values without times."""
+    unmeasured: int
+    """Number of sampled recordings and videos whose header has no length, so that they were opened."""
     missing: int
     """Number of missing values in the sampled datapoints."""
 
@@ -283,6 +306,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     with open_dataset(path, raw=True, **storage) as dataset:
         schema, datapoints, metadata = dataset.schema, len(dataset), dataset.metadata
         paths = location.parts[: dataset.shards]  # Excludes shards that are being created.
+    seconds = _seconds(path, storage, [name for name in schema if is_stream(schema[name])])
     samples = {name: _Sample() for name in schema}
     sampled = _evenly_spaced(paths, SAMPLED_SHARDS)
     for folder in sampled:
@@ -314,6 +338,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
             sample.ratio(),
             Distribution.of(sample.sizes),
             Distribution.of(sample.lengths),
+            *seconds.get(name, (None, 0)),
             sample.missing,
         )
     return DatasetInfo(
@@ -332,6 +357,24 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         metadata,
         sorted(needs),
     )
+
+
+def _seconds(
+    path: Any, storage: Mapping[str, Any], fields: Sequence[str]
+) -> dict[str, tuple[Distribution | None, int]]:
+    """Returns the seconds of the streams of sampled datapoints, and the number of files without a length.
+
+    Leaves out fields without times, and those that cannot be read, such as linked files without permission.
+    """
+    found: dict[str, tuple[Distribution | None, int]] = {}
+    errors = BagsError, OSError, ValueError, TypeError
+    with contextlib.suppress(*errors), open_dataset(path, **storage) as dataset:
+        rows = np.array(_evenly_spaced(range(len(dataset)), SAMPLED_DURATIONS), np.int64)
+        for name in fields:
+            with contextlib.suppress(*errors):
+                stream = StreamField(dataset, name)
+                found[name] = Distribution.of_seconds(stream.durations(rows)), stream.unmeasured
+    return found
 
 
 def _linked_bytes(location: Location, paths: Sequence[str], field: str, needs: set[str]) -> int:

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from bags.bag.sharding import Concatenated
-from bags.dataset.base import Dataset, View, check_dataset, row_of_part
+from bags.dataset.base import Dataset, FieldOrigin, View, check_dataset, row_of_part
 from bags.dataset.format.spec import (
     Schema,
     advice,
@@ -30,8 +30,11 @@ from bags.indexing import Int64s, check_index, offsets_of
 from bags.validation import one_of
 from bags.views.mixed_specs import (
     SOURCE_TYPE,
+    ArrayReader,
     MissingValues,
     SourceField,
+    array_windows,
+    as_arrays,
     items_of,
     rows_of_source,
     varying_column,
@@ -55,8 +58,13 @@ class Concat(View):
     ) -> None:
         self._fields, self._source = fields, source
         schemas = [dataset.schema for dataset in datasets]
+        self._arrays = set[str]()
+        """The fields whose windows are arrays of several types."""
         if fields == 'union':
-            schemas = with_common_shapes(with_optional(schemas))
+            self._arrays = array_windows(datasets)
+            schemas = with_common_shapes(
+                with_optional([as_arrays(schema, self._arrays) for schema in schemas])
+            )
         names = [f'dataset {number}' for number in range(len(datasets))]
         if source is not None:
             names = [f'dataset {name!r}' for name in source.sources]
@@ -73,6 +81,8 @@ class Concat(View):
             changes: dict[str, Change] = {}
             for name, before in dataset.schema.items():
                 after = self.schema[name]
+                if name in self._arrays:
+                    continue
                 if after.args != before.args:
                     self._varying.add(name)
                     changes[name] = functools.partial(varying_column, after)
@@ -121,12 +131,41 @@ class Concat(View):
     def _plan_part(self, part: int, rows: Int64s, selection: Selection) -> list[RowGroup]:
         groups = self.datasets[part].plan_rows(rows, selection)
         changes = self._changes[part]
+        if not self._arrays.isdisjoint(selection):
+            groups = [RowGroup(ArrayReader(group.reader, self._arrays), *group[1:]) for group in groups]
         if not changes.keys().isdisjoint(selection):
             groups = [RowGroup(ChangedReader(group.reader, changes), *group[1:]) for group in groups]
         return groups
 
     def fingerprint_options(self) -> object:
         return () if self._source is None else (self._source.name, self._source.sources)
+
+    def field_origins(self, field: str) -> list[FieldOrigin]:
+        if self._is_source(field):
+            return [FieldOrigin(self, field, {}, {})]
+        parts = [self.datasets[number] for number in self._parts_with(field)]
+        return [origin for part in parts for origin in part.field_origins(field)]
+
+    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
+        which, rows = np.zeros_like(indices), np.zeros_like(indices)
+        if self._is_source(field):
+            return which, indices
+        parts, within = self._layout.many(indices)
+        first = 0
+        for part in self._parts_with(field):
+            chosen = parts == part
+            if chosen.any():
+                found, rows[chosen] = self.datasets[part].origin_rows(field, within[chosen])
+                which[chosen] = found + first
+            first += len(self.datasets[part].field_origins(field))
+        return which, rows
+
+    def _is_source(self, field: str) -> bool:
+        return self._source is not None and field == self._source.name
+
+    def _parts_with(self, field: str) -> list[int]:
+        """Returns the datasets that have a field, by their positions."""
+        return [number for number, part in enumerate(self.datasets) if field in part.schema]
 
     def open_field(self, name: str) -> FieldReader:
         if self._source is not None and name == self._source.name:

@@ -120,6 +120,9 @@ class _Matched(Select):
             )
         return groups
 
+    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
+        return self.datasets[0].origin_rows(field, self.source_indices(indices).clip(0))
+
     def open_field(self, name: str) -> FieldReader:
         return optional_field(super().open_field(name))
 

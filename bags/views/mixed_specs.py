@@ -9,14 +9,23 @@ from typing import Any
 import numpy as np
 
 from bags.bag.memory_records import MemoryRecords
+from bags.dataset.base import Dataset, WindowsView
 from bags.dataset.format.folder_layout import Decoders
+from bags.dataset.format.registry import are_pictures
 from bags.dataset.format.spec import FieldType, Schema, parse_type
 from bags.dataset.reading.batch import Column
-from bags.dataset.reading.columns import ReadField, read_records
+from bags.dataset.reading.columns import ReadField, read_column, read_records
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.row_groups import divide_fields
-from bags.dataset.reading.row_reader import FolderFields, MissingFields, RecordRanges, ranges_of_refs
+from bags.dataset.reading.row_reader import (
+    FolderFields,
+    MissingFields,
+    RecordRanges,
+    RowReader,
+    ranges_of_refs,
+)
 from bags.dataset.reading.selection import Asked, Selection
+from bags.formats.arrays import encode_array
 from bags.indexing import Int64s
 from bags.views.optional import list_column
 
@@ -101,6 +110,60 @@ class SourceField:
     def split(self, selection: Selection) -> tuple[Selection, Selection]:
         """Splits a selection into this field and the rest."""
         return divide_fields(selection, (self.name,))
+
+
+class ArrayReader:
+    """Reads windows that are arrays of several types, such as frames of videos and of images, as `array`."""
+
+    def __init__(self, reader: RowReader, names: Collection[str]) -> None:
+        self._reader, self._names = reader, names
+
+    def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
+        arrays = {name: items for name, items in selection.items() if name in self._names}
+        if read is not read_records or not arrays:
+            return self._reader.read_selection(rows, selection, read)
+        rest = {name: items for name, items in selection.items() if name not in arrays}
+        columns = self._reader.read_selection(rows, rest, read) if rest else {}
+        for name, column in self._reader.read_selection(rows, arrays, read_column).items():
+            columns[name] = [bytes(encode_array(np.asarray(value))) for value in column]
+        return {name: columns[name] for name in selection}
+
+    def item_counts(self, rows: Int64s, field: str, items: Asked) -> Int64s:
+        return self._reader.item_counts(rows, field, items)
+
+    def record_ranges(self, rows: Int64s, field: str, items: Asked) -> RecordRanges | None:
+        return None if field in self._names else self._reader.record_ranges(rows, field, items)
+
+    def folders(self, fields: Iterable[str]) -> FolderFields:
+        return self._reader.folders(fields)
+
+
+def array_windows(datasets: Sequence[Dataset]) -> set[str]:
+    """Returns the fields of windows of arrays whose types differ, such as frames of videos and images."""
+    names = set()
+    for name in {name for dataset in datasets for name in dataset.schema}:
+        owners = [dataset for dataset in datasets if name in dataset.schema]
+        types = [dataset.schema[name] for dataset in owners]
+        are_mixed = len({(field_type.format, field_type.args) for field_type in types}) > 1
+        are_sized = all(field_type.format == 'array' and field_type.args for field_type in types)
+        if not are_mixed or are_sized or not all(map(_is_array, types)):
+            continue
+        origins = [origin.dataset for dataset in owners for origin in dataset.field_origins(name)]
+        if all(isinstance(dataset, WindowsView) for dataset in origins):
+            names.add(name)
+    return names
+
+
+def _is_array(field_type: FieldType) -> bool:
+    return field_type.format == 'array' or are_pictures(field_type.format, field_type.args)
+
+
+def as_arrays(schema: Schema, names: Collection[str]) -> Schema:
+    """Returns the schema in which fields have the type `array`."""
+    return {
+        name: parse_type(f'array{"?" * field_type.optional}') if name in names else field_type
+        for name, field_type in schema.items()
+    }
 
 
 def with_common_shapes(schemas: Sequence[Schema]) -> list[Schema]:

@@ -8,6 +8,7 @@ import pytest
 
 import bags
 from bags.storage import store_for
+from bags.streams.joined_video import join_videos
 
 SPEC = {'blob': 'bytes', 'id': 'int(8)', 'text': 'utf8', 'words': 'utf8[]?'}
 SMALL = {'id': 'int(8)', 'text': 'utf8'}
@@ -225,7 +226,7 @@ def test_videos_are_asked_at_the_same_time(s3_storage, proxy):
     dataset = bags.open(root, storage_options=s3_storage.through(proxy))
     assert (dataset[0]['film'] == frames).all()
     windows = dataset.windows(every='film', film=bags.steps(0, 10), stride=10, padding='drop')
-    clips = bags.ClipSequence(dataset, 0, 'clips')
+    clips = join_videos(dataset, 0, 'clips')
     proxy.awaited = 4
     for read, expected in [
         (lambda: windows.batch([0, 5, 10, 15])['film'], frames.reshape(4, 10, 32, 32, 3)),
@@ -234,7 +235,7 @@ def test_videos_are_asked_at_the_same_time(s3_storage, proxy):
         proxy.most = 0
         assert (read() == expected).all()
         assert proxy.most >= 4
-    some = bags.ClipSequence(dataset, 0, 'clips')
+    some = join_videos(dataset, 0, 'clips')
     with proxy.counted() as requests:
         assert (some[3:18] == frames[3:18]).all()
     assert {int(asked.partition('=')[2].partition('-')[0]) // 30_000 for _, _, asked in requests} == {0, 1}

@@ -22,6 +22,7 @@ from bags.episodes import queued_episode
 from bags.episodes.clip_stream import CopyMemory
 from bags.formats.audio import decode_opus
 from bags.media.clip_encoders import MKV
+from bags.streams.joined_video import join_videos
 
 pytest.importorskip('av')
 
@@ -46,8 +47,8 @@ def block(number, length=80):
 
 def frames_of(path, index=0, field='front'):
     with bags.open(path) as dataset:
-        video = bags.ClipSequence(dataset, index, field)
-        return [video[number] for number in range(len(video))], video.timestamps, video.duration
+        video = join_videos(dataset, index, field)
+        return [video[number] for number in range(len(video))], video.times, video.duration
 
 
 def samples_of(path, index=0):
@@ -113,9 +114,9 @@ def test_frames_at_a_rate(facts, rate, tmp_path):
         for number in range(30):
             episode.append({'front': frame(number)})
     with bags.open(tmp_path / 'x') as dataset:
-        video = bags.ClipSequence(dataset, 0, 'front')
-        assert set(video.lengths.tolist()[:-1]) == {0.8 * rate}
-    assert video.timestamps == pytest.approx(np.arange(30) / rate)
+        video = join_videos(dataset, 0, 'front')
+        assert set(video.clip_lengths.tolist()[:-1]) == {0.8 * rate}
+    assert video.times == pytest.approx(np.arange(30) / rate)
     assert video.duration == pytest.approx(30 / rate)
 
 
@@ -406,6 +407,7 @@ RECORD = """
 import json, sys, threading, time
 import numpy as np
 import bags
+from bags.streams.joined_video import join_videos
 
 path, kind, clip, flush, spec, facts, seconds = sys.argv[1], *map(json.loads, sys.argv[2:])
 
@@ -555,4 +557,4 @@ def test_an_hour_of_three_cameras(tmp_path, found):
     found(f'MB after minutes 1, 2, … 60: {", ".join(f"{size:.0f}" for size in sizes)}')
     assert max(sizes[1:]) < sizes[0] + 100
     with bags.open(tmp_path / 'x') as dataset:
-        assert len(bags.ClipSequence(dataset, 0, 'front')) == 60 * 1800
+        assert len(join_videos(dataset, 0, 'front')) == 60 * 1800

@@ -59,6 +59,10 @@ def _print_dataset(summary: Any) -> None:
     print_rich(columns_table(info_table(summary)))
     if summary.sampled_shards < summary.shards:
         say(f'\nRecords and items: of {summary.sampled_shards} of {shards}.', 'dim')
+    opened = {name: field.unmeasured for name, field in summary.fields.items() if field.unmeasured}
+    if opened:
+        names = ', '.join(f'{name}: {plural(count, "file")}' for name, count in opened.items())
+        say(f'\nNo length in the header, so the file was opened: {names}.', 'dim')
     if summary.needs:
         more = f' and {len(summary.needs) - MAX_NEEDS:,} more' if len(summary.needs) > MAX_NEEDS else ''
         say(f'\nNeeds the linked records of {", ".join(summary.needs[:MAX_NEEDS])}{more}.')

@@ -233,11 +233,14 @@ def _check_fields(metadata: Metadata, schema: Schema) -> None:
     for name, facts in fields.items():
         if name not in schema:
             raise ValueError(f'metadata: fields: expected fields of the dataset, got {name!r}')
-        check_facts(name, facts, schema)
+        check_facts(name, facts)
+        times = facts.get('times')
+        if times is not None and not _is_sequence(times, schema):
+            raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')
 
 
-def check_facts(name: str, facts: Any, schema: Schema) -> None:
-    """Checks the facts of a field that `dataset.windows` uses.
+def check_facts(name: str, facts: Any) -> None:
+    """Checks the facts of a field that streams use, except `times`, which other fields determine.
 
     Raises:
         TypeError, ValueError: As `dump_metadata`.
@@ -250,9 +253,10 @@ def check_facts(name: str, facts: Any, schema: Schema) -> None:
         if not is_number or not minimum < value < math.inf:
             expected = 'items per second, above 0' if key == 'rate' else 'seconds'
             raise ValueError(f'metadata: field {name!r}: {key}: expected {expected}, got {value!r:.80}')
-    times = facts.get('times')
-    if times is not None and not _is_sequence(times, schema):
-        raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')
+    if facts.get('elements', 'items') != 'items':
+        raise ValueError(
+            f"metadata: field {name!r}: elements: expected 'items', got {facts['elements']!r:.80}"
+        )
 
 
 def _is_sequence(name: Any, schema: Schema) -> bool:

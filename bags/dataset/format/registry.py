@@ -15,7 +15,7 @@ import numpy as np
 
 from bags.dataset import above
 from bags.dataset.format.plug_ins import find_one
-from bags.dataset.format.spec import Schema
+from bags.dataset.format.spec import FieldType, Schema
 from bags.formats import arrays, audio, images, scalars, trees, videos
 from bags.formats.scalars import Buffer, check_count
 
@@ -200,6 +200,31 @@ def packages_of(schema: Schema, encoders: Mapping[str, _Function]) -> dict[str, 
         for name, found in known.items()
         if found is not None and found.package and encoders.get(schema[name].format) is found.encode
     }
+
+
+def is_stream(field_type: FieldType) -> bool:
+    """Returns whether values of a type may have elements along time, see `Dataset.stream`."""
+    if field_type.sequence or field_type.format in (*VIDEO_FORMATS, *AUDIO_FORMATS):
+        return True
+    if field_type.format == 'array':
+        array = arrays.array_type(*field_type.args)
+        return array is not None and array[1][:1] == (-1,)
+    return field_type.format not in _TYPES
+
+
+def may_have_times(field_type: FieldType) -> bool:
+    """Returns whether values of a type may contain the times of their elements."""
+    return field_type.format in (*VIDEO_FORMATS, *AUDIO_FORMATS) or field_type.format not in _TYPES
+
+
+def are_pictures(format: str, args: tuple[str, ...]) -> bool:
+    """Returns whether values of a type are images: `jpeg`, or `array(uint8,64,64,3)`."""
+    if format in IMAGE_FORMATS:
+        return True
+    array = arrays.fixed_array_type(*args) if format == 'array' else None
+    if array is None or array[0].name not in ('uint8', 'uint16'):
+        return False
+    return len(array[1]) == 3 and array[1][2] in (1, 3, 4)
 
 
 def frames_of(format: str, functions: Mapping[str, _Function] = decoders) -> _Function | None:

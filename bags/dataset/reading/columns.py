@@ -90,6 +90,14 @@ def read_records(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     return read_with(field, refs, items, field.bag.read)
 
 
+def read_presence(field: FieldReader, refs: Refs, _: Asked) -> Column:
+    """Returns which rows have a value, bool (n,), without reading records."""
+    firsts, counts = refs if isinstance(refs, tuple) else (refs, None)
+    expect_refs(field, firsts, counts)
+    present: Column = ~is_missing(firsts, counts)
+    return present
+
+
 def read_with(field: FieldReader, refs: Refs, items: Asked, read: Callable[[Int64s], list[Any]]) -> list[Any]:
     """Returns the result of `read` for the record of each row, or a list for a sequence."""
     chosen = choose_records(field, refs, items)

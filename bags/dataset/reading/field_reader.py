@@ -12,8 +12,17 @@ import numpy.typing as npt
 from bags.bag.records import SizeLimit, StoredRecords
 from bags.concurrency import FifoCache, Shareable, cached_attribute
 from bags.dataset.format.folder_layout import Decoder
+from bags.dataset.format.registry import are_pictures
 from bags.dataset.format.spec import FieldType
-from bags.dataset.reading.frames import JoinedFrames, LazyFrames, Length, Seconds, known_length
+from bags.dataset.reading.frames import (
+    FrameTimes,
+    JoinedFrames,
+    LazyFrames,
+    Length,
+    frame_numbers,
+    known_length,
+    known_times,
+)
 from bags.dataset.reading.selection import FrameSelection
 from bags.errors import BagsError, DecodeError
 from bags.formats.arrays import invalid_row
@@ -185,10 +194,14 @@ class FieldReader(Shareable):
         Raises:
             TypeError: Values of the type do not have frames.
         """
-        if self._open_frames is None:
+        are_images = self._open_frames is None and are_pictures(self.type.format, self.type.args)
+        if self._open_frames is None and not are_images:
             raise TypeError(f'field {self.name!r} of type {self.type.text} has no frames: got {selection!r}')
         if records is None:
             return None
+        if are_images:
+            return self._images(records, selection.key)
+        assert self._open_frames is not None
         frames = JoinedFrames(
             len(records),
             lambda record, numbers: self._read_frames(records[record], numbers),
@@ -198,11 +211,21 @@ class FieldReader(Shareable):
             getattr(self._open_frames, 'no_frames', NO_FRAME_TIMES),
         )
         if isinstance(selection.key, str):
-            if self.type.sequence:
-                return frames.times(lambda record: self._times(records[record]))[0]
-            frames.count()  # Raises if the record is truncated.
-            return self._times(records[0])[0]
+            times = frames.times(lambda record: self._times(records[record]), self.type.sequence)
+            return None if times is None else np.append(times.starts, times.end)
         return frames.count() if selection.key is None else frames[selection.key]
+
+    def _images(self, records: range, key: Any) -> Any:
+        """Returns images of a sequence: one array (n, *shape) if they have one shape, else a list."""
+        if key is None:
+            return len(records)
+        if isinstance(key, str):
+            return None
+        name = f'{self.bag.path}, field {self.name!r} of type {self.type.text}'
+        numbers = None if isinstance(key, slice) else frame_numbers(key, lambda _: len(records), name)
+        images = self.values(records[key] if numbers is None else np.asarray(records)[numbers])
+        shapes = {(np.shape(image), getattr(image, 'dtype', None)) for image in images}
+        return np.stack(list(images)) if len(shapes) == 1 else images
 
     def _read_frames(self, index: int, numbers: Int64s) -> Any:
         try:
@@ -215,10 +238,9 @@ class FieldReader(Shareable):
             self._fail(index, exc)
         return frames
 
-    def _times(self, index: int) -> tuple[Seconds, float]:
-        """Returns the times of the frames of a record, and the seconds from the first frame to the end."""
-        frames: Any = self._frames[index]
-        return frames.timestamps, frames.duration
+    def _times(self, index: int) -> FrameTimes | None:
+        """Returns the times of the frames of a record; None without times."""
+        return known_times(self._frames[index])
 
     def _length(self, index: int) -> Length:
         """Returns the number of frames of a record, and the error if frames are missing at its end."""

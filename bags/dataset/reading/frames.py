@@ -8,7 +8,7 @@ that takes a record to open, as a lazy decoder does, and the arguments of the ty
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -22,8 +22,13 @@ Seconds = npt.NDArray[np.float64]
 class LazyFrames(Protocol):
     """The frames of a record.
 
-    An optional attribute `truncation` is the error for frames that are missing at the end of the record, or
-    None. Videos have the attributes `timestamps` and `duration` as well.
+    Optional attributes:
+
+    - `timestamps`: The time of each frame, float64 seconds (n,), increasing. Windows then select frames by
+      their own times. The attribute can also be called `times`, as in a `bags.Video`.
+    - `duration`: Seconds from the first frame to the end of the last one. Default: the last frame lasts for
+      the median interval.
+    - `truncation`: The error for frames that are missing at the end of the record, or None.
     """
 
     def __len__(self) -> int:
@@ -39,6 +44,32 @@ class LazyFrames(Protocol):
         ...
 
 
+class FrameTimes(NamedTuple):
+    """The times of frames in seconds."""
+
+    starts: Seconds
+    """Start of each frame, shape (n,), increasing."""
+    end: float
+    """End of the last frame."""
+    duration: float
+    """Time from the first start to the end."""
+
+
+def known_times(frames: LazyFrames) -> FrameTimes | None:
+    """Returns the times of the frames of a record; None without times."""
+    times = getattr(frames, 'timestamps', None)
+    if times is None:
+        times = getattr(frames, 'times', None)
+    if times is None:
+        return None
+    starts = np.asarray(times, np.float64)
+    duration = getattr(frames, 'duration', None)
+    if duration is None:
+        intervals = np.diff(starts)
+        duration = float(starts[-1] - starts[0] + np.median(intervals)) if len(intervals) else 0.0
+    return FrameTimes(starts, float(starts[0]) + duration if len(starts) else 0.0, float(duration))
+
+
 Length = tuple[int, Exception | None]
 """The number of frames of a record, and the error if frames are missing at its end."""
 
@@ -48,13 +79,14 @@ def known_length(frames: LazyFrames) -> Length:
     return len(frames), getattr(frames, 'truncation', None)
 
 
-def frame_numbers(key: Any, count: Callable[[int | None], int], name: str) -> Int64s:
+def frame_numbers(key: Any, count: Callable[[int | None], int], name: str, element: str = 'frame') -> Int64s:
     """Returns frame numbers as int64 in the range of the frames.
 
     Args:
         key: Numbers; negative numbers count from the end.
         count: A function as `JoinedFrames.count`.
         name: The name of the frames in errors.
+        element: The noun for a frame in errors.
 
     Raises:
         IndexError: A frame does not exist.
@@ -64,14 +96,14 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str) -> In
     are_long = numbers.dtype == object and all(isinstance(number, int) for number in numbers.flat)
     if numbers.ndim != 1 or (numbers.size and numbers.dtype.kind not in 'iu' and not are_long):
         detail = f'{numbers.dtype} of shape {numbers.shape}'
-        raise TypeError(f'expected a list of integer frame numbers, got {detail}')
+        raise TypeError(f'expected a list of integer {element} numbers, got {detail}')
     if not len(numbers):
         return numbers.astype(np.int64)
     total = count(None if int(numbers.min()) < 0 else int(numbers.max()) + 1)
     # Checked before the conversion, which makes large unsigned numbers negative.
     wrong = numbers[(numbers < -total) | (numbers >= total)]
     if len(wrong):
-        raise IndexError(f'{name}: frame {wrong[0]} out of range [{-total}, {total})')
+        raise IndexError(f'{name}: {element} {wrong[0]} out of range [{-total}, {total})')
     numbers = numbers.astype(np.int64)
     return np.where(numbers < 0, numbers + total, numbers)
 
@@ -182,17 +214,27 @@ class JoinedFrames:
             frames[positions] = part
         return frames
 
-    def times(self, timestamps: Callable[[int], tuple[Seconds, float]]) -> tuple[Seconds, float]:
-        """Returns the time of each frame, and the end of the last; each record begins where the previous one
-        ends.
+    def times(
+        self, times_of: Callable[[int], FrameTimes | None], from_zero: bool = True
+    ) -> FrameTimes | None:
+        """Returns the times of the frames; None if a record has no times.
+
+        Each record begins where the previous one ends.
 
         Args:
-            timestamps: Returns the times of the frames of a record, given its number, and the seconds from
-                the first frame to the end of the last one.
+            times_of: Returns the times of the frames of a record, given its number.
+            from_zero: Whether the first frame is at 0 s, instead of its time in the first record.
         """
         self.count()
-        parts, end = [np.empty(0)], 0.0
-        for starts, duration in map_concurrently(timestamps, range(self._records), self._is_remote):
-            parts.append(end + starts - starts[:1])
-            end += duration
-        return np.concatenate(parts), end
+        parts: list[Seconds] = [np.empty(0)]
+        end = 0.0
+        for number, found in enumerate(map_concurrently(times_of, range(self._records), self._is_remote)):
+            if found is None:
+                return None
+            if not number and not from_zero and len(found.starts):
+                parts, end = [found.starts], found.end
+                continue
+            parts.append(end + found.starts - found.starts[:1])
+            end += found.duration
+        starts = np.concatenate(parts)
+        return FrameTimes(starts, end, end - float(starts[0]) if len(starts) else 0.0)

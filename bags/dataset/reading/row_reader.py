@@ -10,7 +10,7 @@ import numpy as np
 from bags.bag.records import StoredRecords
 from bags.dataset.format.folder import Folder
 from bags.dataset.format.refs import MISSING, Refs, is_missing
-from bags.dataset.reading.batch import Column
+from bags.dataset.reading.batch import Column, concat_ranges
 from bags.dataset.reading.columns import ReadField, expect_refs
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.selection import Asked, PerRowItems, Selection
@@ -38,6 +38,18 @@ class RecordRanges(NamedTuple):
     """The first record of each datapoint, shape (n,); `MISSING` if the value is missing."""
     counts: Int64s
     """The number of records of each datapoint, shape (n,): 1 for a plain field, 0 if the value is missing."""
+
+    def sizes(self) -> Int64s:
+        """Returns the stored bytes of each datapoint, shape (n,), without reading records."""
+        totals = np.zeros(len(self.which), np.int64)
+        for number, source in enumerate(self.sources):
+            rows = np.flatnonzero((self.which == number) & (self.counts > 0))
+            if not len(rows):
+                continue
+            counts = self.counts[rows]
+            records = concat_ranges(self.firsts[rows], counts)
+            totals[rows] = np.add.reduceat(source.bag.sizes(records), np.cumsum(counts) - counts)
+        return totals
 
 
 class RowReader(Protocol):

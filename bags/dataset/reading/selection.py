@@ -11,7 +11,7 @@ from typing import Any, Literal, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.format.registry import STRUCTURED_FORMATS, VIDEO_FORMATS, decoders
+from bags.dataset.format.registry import STRUCTURED_FORMATS, VIDEO_FORMATS, are_pictures, decoders
 from bags.dataset.format.spec import Schema
 from bags.dataset.reading.batch import concat_ranges
 from bags.indexing import Int64s, as_integers
@@ -35,6 +35,8 @@ class Times:
     fill: Fill
     tolerance: float | None
     gaps: Literal['raise', 'pad']
+    has_rate: bool = dataclasses.field(default=False, repr=False)
+    """Whether the offsets divide a range at a rate."""
 
     @property
     def count(self) -> int:
@@ -60,7 +62,27 @@ class Steps:
         return self.stop - self.start
 
 
-Span = Times | Steps
+@dataclasses.dataclass(frozen=True)
+class Between:
+    """Elements in an interval of time relative to an anchor: the result of `bags.between`.
+
+    Examples:
+        >>> bags.between(-0.5, 0.0)
+        Between(start=-0.5, stop=0.0, closed='left', count=None, keep='last')
+    """
+
+    start: float
+    stop: float
+    """Seconds from the anchor."""
+    closed: Literal['left', 'right']
+    """Which end of the interval belongs to it."""
+    count: int | None
+    """Number of elements of a window; None for all elements of the interval."""
+    keep: Literal['first', 'last']
+    """Which elements of the interval to keep if it has more than `count`."""
+
+
+Span = Times | Steps | Between
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -107,7 +129,7 @@ class FrameSelection:
     """Frames of a value, such as a video, or of a sequence of values as if they were one."""
 
     key: Any
-    """A slice or numbers, as for `Video`; None for the number of frames; 'timestamps' for their times."""
+    """A slice or numbers, as for `Video`; None for their number; 'times' for their times and the end."""
 
     def __repr__(self) -> str:
         if isinstance(self.key, slice):
@@ -197,7 +219,7 @@ def check_sequence(field: str, schema: Schema) -> None:
 
 
 def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
-    """Returns a selection of frames of a video field: of type `video`, `mp4`, `webm` or `mkv`, or a sequence.
+    """Returns a selection of frames of a video, of a sequence of clips, or of a sequence of images.
 
     `reader[i, {'video': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
     sequence of clips are numbered through all clips. Only the clips that contain selected frames are read,
@@ -224,7 +246,9 @@ def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 
 
 def _as_items(name: str, items: Any, schema: Schema) -> Items:
     if isinstance(items, FrameSelection):
-        if schema[name].format in decoders and schema[name].format not in VIDEO_FORMATS:
+        field_type = schema[name]
+        have_frames = field_type.format not in decoders or field_type.format in VIDEO_FORMATS
+        if not have_frames and not (field_type.sequence and are_pictures(field_type.format, field_type.args)):
             raise TypeError(f'field {name!r} of type {schema[name].text} has no frames: got {items!r}')
         return items
     if not schema[name].sequence:

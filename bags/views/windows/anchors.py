@@ -12,17 +12,12 @@ import numpy.typing as npt
 from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
 from bags.dataset.format.registry import fixed_dtype
-from bags.dataset.reading.selection import Padding, PerRowItems, Span, Steps, Times
+from bags.dataset.reading.batch import concat_ranges
+from bags.dataset.reading.selection import Between, Padding, PerRowItems, Span, Steps, Times
 from bags.indexing import Int64s, offsets_of
-from bags.views.windows.clocks import (
-    EPSILON,
-    Clock,
-    RateClock,
-    RecordingTimes,
-    Seconds,
-    count_items,
-    reads_samples,
-)
+from bags.streams.clocks import EPSILON, Clock, RateClock, Seconds
+from bags.streams.field import StreamField
+from bags.views.windows.spans import count_of
 
 NO_BOUNDS = (-math.inf, math.inf)
 MAX_WINDOWS = 1 << 53
@@ -31,14 +26,16 @@ ANCHORED_ROWS_AT_ONCE = 1024
 
 
 class WindowItems(NamedTuple):
-    """The items of a field in W windows of n items; a window is empty if its datapoint has no items."""
+    """The elements of a field in W windows. A window is empty if its datapoint has no elements."""
 
     items: PerRowItems
-    """The items to read of each datapoint: n, or 2 n for linear fill, the items before the times first."""
-    is_pad: npt.NDArray[np.bool_]
-    """Which items of the windows are padding, (W, n)."""
+    """The elements to read: n, or 2 n for linear fill, of which those before the times come first."""
+    counts: Int64s
+    """The number of elements n of each window, (W,), including padding in datapoints without elements."""
+    is_pad: npt.NDArray[np.bool_] | None
+    """Which elements of the windows are padding, those of all windows, (sum(n),); None: windows have none."""
     weights: Seconds | None = None
-    """For linear fill, the weights of the items after the times, 0 to 1, shape (W, n)."""
+    """For linear fill, the weights of the elements after the times, 0 to 1, shape (W, n)."""
 
 
 class WindowLayout(NamedTuple):
@@ -67,16 +64,11 @@ class Anchors:
     """How to fill items outside the datapoint; 'drop' omits windows with such items."""
     bounds: tuple[float, float] = NO_BOUNDS
     """The first and last time of anchors in a datapoint, in seconds."""
-    clocks: dict[str, Clock | None] = dataclasses.field(default_factory=dict)
-    """The clock of each field; None without times."""
+    streams: dict[str, StreamField] = dataclasses.field(default_factory=dict)
+    """The stream of each field of a span, and of `every`."""
 
     def __post_init__(self) -> None:
-        self.recordings = {
-            name: RecordingTimes(self.dataset, name)
-            for name, span in self.spans.items()
-            if reads_samples(self.dataset.schema[name], span, self.clocks.get(name))
-        }
-        self._clock = self.clocks.get(self.every) if isinstance(self.every, str) else None
+        self._clock = self.streams[self.every].clock if isinstance(self.every, str) else None
         """The clock of the anchors; None without times, and until `layout` creates it."""
 
     @property
@@ -86,7 +78,7 @@ class Anchors:
             isinstance(self.every, str)
             and self.bounds == NO_BOUNDS
             and all(map(self.is_by_index, self.spans))
-            and not any(map(self.dataset.has_frames, (self.every, *self.spans)))
+            and all(stream.type == 'items' for stream in self.streams.values())
         )
 
     @cached_attribute
@@ -99,7 +91,7 @@ class Anchors:
         rows = np.arange(len(self.dataset))
         blocks = np.array_split(rows, max(1, -(-len(rows) // ANCHORED_ROWS_AT_ONCE)))
         if isinstance(self.every, str):
-            counts = count_items(self.dataset, self.every)
+            counts = self.streams[self.every].counts(rows)
         else:
             self._clock = self._make_grid(self.every, blocks)
             counts = self._clock.counts(rows)
@@ -113,8 +105,7 @@ class Anchors:
         firsts = -(-firsts // self.stride) * self.stride
         windows = np.maximum((lasts - firsts) // self.stride + 1, 0)
         for name in self.spans:
-            has_items = self.dataset.schema[name].sequence and not self.dataset.has_frames(name)
-            if has_items and not self.is_by_index(name):
+            if self.streams[name].type == 'items' and not self.is_by_index(name):
                 self._expect_items(name, rows[windows > 0])
         return WindowLayout(counts, firsts, offsets_of(windows))
 
@@ -140,34 +131,65 @@ class Anchors:
         """
         span = self.spans[name]
         if isinstance(span, Steps):
-            if self.is_by_index(name):
-                if self.padding == 'drop':
-                    return _inside(anchors + span.start, span.count)
-                counts = self.layout.counts[rows]
-            else:
-                clock = self.clocks[name]
-                assert clock is not None
-                assert moments is not None
-                counts = clock.counts(rows)
-                anchors = clock.before(rows, moments[:, None] - 2 * EPSILON)[:, 0] + 1
-            if not counts.all():
-                self._expect_items(name, rows)
-            starts = anchors + span.start
-            if ((starts >= 0) & (starts + span.count <= counts)).all():
-                return _inside(starts, span.count)
-            positions, last = starts[:, None] + np.arange(span.count), counts[:, None] - 1
-            is_pad = (positions < 0) | (positions > last)
-            positions = positions.clip(0, last)
-            return WindowItems(_listed(positions), is_pad)
-        return self._locate_times(name, span, rows, moments)
-
-    def _locate_times(self, name: str, span: Times, rows: Int64s, moments: Seconds | None) -> WindowItems:
-        clock = self.clocks[name]
-        assert clock is not None
+            return self._locate_steps(name, span, rows, anchors, moments)
+        clock, counts = self._timed(name, rows)
         assert moments is not None
-        counts = clock.counts(rows)[:, None]
+        if isinstance(span, Between):
+            return self._locate_between(name, span, clock, counts, rows, moments)
+        return self._locate_times(name, span, clock, counts, rows, moments)
+
+    def _timed(self, name: str, rows: Int64s) -> tuple[Clock, Int64s]:
+        """Returns the clock of a field, and the number of its elements in datapoints."""
+        clock = self.streams[name].expect_clock()
+        counts = clock.counts(rows)
         if not counts.all():
             self._expect_items(name, rows)
+        return clock, counts
+
+    def _locate_steps(
+        self, name: str, span: Steps, rows: Int64s, anchors: Int64s, moments: Seconds | None
+    ) -> WindowItems:
+        if self.is_by_index(name):
+            if self.padding == 'drop':
+                return _inside(anchors + span.start, span.count)
+            counts = self.layout.counts[rows]
+            if not counts.all():
+                self._expect_items(name, rows)
+        else:
+            assert moments is not None
+            clock, counts = self._timed(name, rows)
+            anchors = clock.before(rows, moments[:, None] - 2 * EPSILON)[:, 0] + 1
+        return _padded(anchors + span.start, np.full(len(rows), span.count), counts)
+
+    def _locate_between(
+        self, name: str, span: Between, clock: Clock, counts: Int64s, rows: Int64s, moments: Seconds
+    ) -> WindowItems:
+        shift = EPSILON if span.closed == 'right' else -EPSILON
+        if span.count is None and clock.has_rate:
+            firsts = clock.from_start(rows, moments[:, None] + span.start + (shift + EPSILON))[:, 0]
+            lengths = np.rint((span.stop - span.start) * np.nan_to_num(clock.rates(rows))).astype(np.int64)
+            return _padded(firsts, lengths, counts)
+        bounds = moments[:, None] + np.array([span.start, span.stop]) + (shift - EPSILON)
+        low, high = (clock.before(rows, bounds) + 1).T
+        high = np.maximum(low, high)
+        if span.count is None:
+            return WindowItems(PerRowItems(low, high - low), high - low, None)
+        starts = high - span.count if span.keep == 'last' else low
+        positions = starts[:, None] + np.arange(span.count)
+        is_pad = (positions < low[:, None]) | (positions >= high[:, None])
+        last = np.where(low < high, high - 1, np.maximum(low - 1, 0))
+        positions = positions.clip(np.minimum(low, last)[:, None], last[:, None])
+        return WindowItems(
+            _listed(np.where(counts[:, None] > 0, positions, -1)),
+            np.full(len(rows), span.count),
+            (is_pad | (counts[:, None] == 0)).ravel(),
+        )
+
+    def _locate_times(
+        self, name: str, span: Times, clock: Clock, counts_of_rows: Int64s, rows: Int64s, moments: Seconds
+    ) -> WindowItems:
+        counts = counts_of_rows[:, None]
+        sizes = np.full(len(rows), span.count)
         item_times = moments[:, None] + np.array(span.offsets)
         before = clock.before(rows, item_times)
         low, high = np.maximum(before, 0), np.minimum(before + 1, counts - 1)
@@ -192,21 +214,25 @@ class Anchors:
                 )
             is_pad |= missing
         if span.fill != 'linear':
-            return WindowItems(_listed(np.where(counts > 0, positions, -1)), is_pad)
+            return WindowItems(_listed(np.where(counts > 0, positions, -1)), sizes, is_pad.ravel())
         distance = high_times - low_times
         is_between = (distance > 0) & (item_times - low_times > EPSILON)  # No interpolation otherwise.
         weights = np.divide(item_times - low_times, distance, out=np.zeros_like(item_times), where=is_between)
         positions = np.where(counts > 0, np.concatenate([low, high], 1), -1)
-        return WindowItems(_listed(positions), is_pad, np.clip(weights, 0, 1))
+        return WindowItems(_listed(positions), sizes, is_pad.ravel(), np.clip(weights, 0, 1))
 
     def is_by_index(self, name: str) -> bool:
         """Returns whether item i of a field belongs to anchor i."""
         return isinstance(self.spans[name], Steps) and (
-            name == self.every or self._clock is None or self.clocks[name] is None
+            name == self.every or self._clock is None or self.streams[name].clock is None
         )
 
+    def size(self, name: str) -> int | None:
+        """Returns the number of elements of a field in each window; None if it differs."""
+        return count_of(self.spans[name], self.streams[name].clock)
+
     def _expect_counts(self, name: str, counts: Int64s) -> None:
-        others = count_items(self.dataset, name)
+        others = self.streams[name].counts(np.arange(len(self.dataset)))
         if (others != counts).any():
             index = int((others != counts).argmax())
             raise ValueError(
@@ -216,9 +242,11 @@ class Anchors:
 
     def _expect_items(self, name: str, rows: Int64s) -> None:
         """Checks that datapoints have items, except where windows can be padded with zeros."""
-        field_type = self.dataset.schema[name]
+        field_type, span = self.dataset.schema[name], self.spans[name]
+        if isinstance(span, Between) and span.count is None and not self.streams[name].has_rate:
+            return
         if self.padding != 'zero' or fixed_dtype(field_type.format, field_type.args) is None:
-            lacking = rows[count_items(self.dataset, name, rows) == 0]
+            lacking = rows[self.streams[name].counts(rows) == 0]
             if len(lacking):
                 raise no_items(int(lacking[0]), name)
 
@@ -234,20 +262,39 @@ class Anchors:
         counts = np.where(high >= low, np.floor((high - low + EPSILON) / seconds) + 1, 0)
         if counts.sum() > MAX_WINDOWS:
             raise ValueError(f'windows: every={seconds!r} s makes {counts.sum():.3g} windows')
-        return RateClock(self.dataset, '', 1 / seconds, np.nan_to_num(low), counts.astype(np.int64))
+        return RateClock(
+            self.dataset, '', counts.astype(np.int64).__getitem__, 1 / seconds, np.nan_to_num(low)
+        )
 
     def _extent(self, name: str, rows: Int64s) -> tuple[Seconds, Seconds]:
-        source = self.recordings.get(name) or self.clocks[name]
-        assert source is not None
-        return source.extent(rows)
+        """Returns the time range that windows may cover: of samples to the end of the last one."""
+        stream = self.streams[name]
+        clock = stream.expect_clock()
+        is_interval = stream.type == 'samples' or isinstance(self.spans[name], Between)
+        return clock.range(rows) if is_interval else clock.extent(rows)
+
+    def _allowed_by(self, span: Between, clock: Clock, rows: Int64s) -> tuple[Seconds, Seconds]:
+        """Returns the first and last times of anchors whose interval is within the stream, shape (W,)."""
+        first, last = clock.range(rows)
+        if span.count is not None or not clock.has_rate:
+            return first - span.start, last - span.stop
+        rates, counts = clock.rates(rows), clock.counts(rows)
+        lengths = np.rint((span.stop - span.start) * rates)
+        # An element at or after the start, or after it, and the last of `lengths` elements, are within.
+        shift = EPSILON if span.closed == 'left' else -EPSILON
+        early = first - span.start - 1 / rates + (shift + EPSILON)
+        return early, first - span.start + (counts - lengths) / rates + (shift - EPSILON)
 
     def _allowed(self, rows: Int64s, counts: Int64s) -> tuple[Int64s, Int64s]:
         """Returns the first and last anchors of datapoints that bounds and padding allow."""
         low, high = np.zeros(len(rows), np.int64), counts - 1
         after, before = (np.full(len(rows), bound) for bound in self.bounds)
         for name, span in self.spans.items() if self.padding == 'drop' else ():
-            clock = self.clocks.get(name)
-            if isinstance(span, Times):
+            clock = self.streams[name].clock
+            if isinstance(span, Between):
+                first, last = self._allowed_by(span, self.streams[name].expect_clock(), rows)
+                after, before = np.maximum(after, first), np.minimum(before, last)
+            elif isinstance(span, Times):
                 first, last = self._extent(name, rows)
                 slack = span.tolerance or 0.0
                 early = 0.0 if span.fill == 'previous' else slack
@@ -273,13 +320,29 @@ class Anchors:
 
 
 def _inside(starts: Int64s, count: int) -> WindowItems:
-    """Returns windows of `count` consecutive items without padding."""
-    items = PerRowItems(starts, np.full(len(starts), count))
-    return WindowItems(items, np.zeros((len(starts), count), np.bool_))
+    """Returns windows of `count` consecutive elements without padding."""
+    counts = np.full(len(starts), count)
+    return WindowItems(PerRowItems(starts, counts), counts, np.zeros(len(starts) * count, np.bool_))
+
+
+def _padded(starts: Int64s, lengths: Int64s, counts: Int64s) -> WindowItems:
+    """Returns windows of consecutive elements, of which those outside the datapoint are padding.
+
+    Args:
+        starts, lengths: The first element of each window, which may be outside, and the number of them.
+        counts: The number of elements of the datapoint of each window.
+    """
+    if ((starts >= 0) & (starts + lengths <= counts)).all():
+        return WindowItems(PerRowItems(starts, lengths), lengths, np.zeros(int(lengths.sum()), np.bool_))
+    positions, last = concat_ranges(starts, lengths), np.repeat(counts - 1, lengths)
+    is_pad = (positions < 0) | (positions > last)
+    positions = np.minimum(np.maximum(positions, 0), last)
+    sizes = np.where(counts > 0, lengths, 0)
+    return WindowItems(PerRowItems(None, sizes, positions[positions >= 0]), lengths, is_pad)
 
 
 def _listed(positions: Int64s) -> PerRowItems:
-    """Returns the items at positions (W, n); rows of -1 are empty."""
+    """Returns the elements at positions (W, n); rows of -1 are empty."""
     counts = np.where(positions[:, 0] < 0, 0, positions.shape[1])
     return PerRowItems(None, counts, positions[positions >= 0])
 

@@ -4,6 +4,7 @@
     camera=times(-0.1, 0.0)        frames        x     x                   0.1 s before, and the frame itself
     state=times(-0.1, 0, rate=20)  states        x  x  x
     action=steps(0, 3)             actions             x x x               the next three items
+    sound=between(-0.1, 0)         samples       xxxxxx                    all samples of 0.1 s
 
 Windows do not extend into other datapoints: items outside the datapoint are padding, which `FIELD_is_pad`
 marks, or the window is omitted. The number of windows of each datapoint follows from the lengths of its
@@ -20,18 +21,19 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
-from bags.dataset.base import Dataset, WindowsView
+from bags.dataset.base import Dataset, FieldOrigin, WindowsView
 from bags.dataset.format.refs import Refs
 from bags.dataset.format.registry import fixed_dtype
 from bags.dataset.format.spec import Schema, reordered
 from bags.dataset.reading.batch import Column, Ragged, concat_ranges
-from bags.dataset.reading.columns import ReadField, read_column, read_records
+from bags.dataset.reading.columns import ReadField, read_column, read_records, read_values
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.fingerprint import digest_of
 from bags.dataset.reading.row_groups import Datapoint, RowGroup
 from bags.dataset.reading.row_reader import FolderFields, RecordRanges
 from bags.dataset.reading.selection import (
     Asked,
+    Between,
     Padding,
     PerRowItems,
     Selection,
@@ -42,12 +44,16 @@ from bags.dataset.reading.selection import (
 )
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index
+from bags.media.audio import Audio
+from bags.streams.clocks import MixedClock, SampleClock, Seconds
+from bags.streams.field import StreamField
+from bags.streams.item_stream import as_one_array
 from bags.validation import AdvisedNames, item_count, one_of
-from bags.views.windows.anchors import NO_BOUNDS, Anchors, WindowItems, no_items
-from bags.views.windows.clocks import Seconds, clocks_of, reads_samples
+from bags.views.windows.anchors import NO_BOUNDS, Anchors, WindowItems
 from bags.views.windows.spans import (
     check_bounds,
     check_spans,
+    check_stream,
     check_whole_fields,
     is_left_out,
     positive,
@@ -79,35 +85,38 @@ class Windows(WindowsView):
         if not isinstance(every, str):
             every = positive('windows: every', every, 'seconds')
         check_spans(dataset, spans, every, times or {})
-        clocks = clocks_of(dataset, spans, every, times or {}, limits != NO_BOUNDS)
+        streams = _streams_of(dataset, spans, every, times or {}, limits != NO_BOUNDS)
         self._whole = check_whole_fields(dataset, spans, whole)
         schema: Schema = {
             name: field_type
             for name, field_type in dataset.schema.items()
             if name in spans or name in self._whole or not is_left_out(field_type)
         }
+        self._pads = {}
+        self._padded = set[str]()
+        """Fields of windows of windows, whose elements may be padding already."""
         for name, span in spans.items():
             pad = f'{name}_is_pad'
             if pad in dataset.schema:
-                raise ValueError(f'windows: the dataset has a field {pad!r}, which would be replaced')
-            has_samples = reads_samples(schema[name], span, clocks.get(name))
-            schema[name], schema[pad] = types_of(
-                name, schema[name], span, padding, dataset.has_frames(name), has_samples
-            )
+                if not isinstance(dataset.field_origins(pad)[0].dataset, WindowsView):
+                    raise ValueError(f'windows: the dataset has a field {pad!r}, which would be replaced')
+                schema.pop(pad, None)
+                self._padded.add(name)
+            schema[name], mask = types_of(streams[name], span, padding)
+            if mask is not None:
+                schema[pad] = mask
+                self._pads[pad] = name
         left_out = [name for name in dataset.schema if name not in schema]
         schema = reordered(schema, [dataset.schema])
         super().__init__([dataset], AdvisedNames(schema, {name: _advice(name) for name in left_out}))
-        self.anchors = Anchors(dataset, dict(spans), every, stride, padding, limits, clocks)
+        self.anchors = Anchors(dataset, dict(spans), every, stride, padding, limits, streams)
         self._spans = self.anchors.spans
-        self._pads = {f'{name}_is_pad': name for name in spans}
-        self._frame_fields = {name for name in spans if dataset.has_frames(name)}
-        self._has_plain_items = (
-            not self._frame_fields
-            and all(
-                isinstance(span, Steps) and self.anchors.is_by_index(name) for name, span in spans.items()
-            )
-            and isinstance(every, str)
-        )
+        self._sizes = {name: self.anchors.size(name) for name in spans}
+        """The number of elements of each field in a window; None if it differs."""
+        self._has_plain_items = all(
+            isinstance(span, Steps) and self.anchors.is_by_index(name) and streams[name].type == 'items'
+            for name, span in spans.items()
+        ) and isinstance(every, str)
         if self.anchors.is_known_from_refs:
             _ = self.anchors.layout  # Raises for sequences of different lengths; does not read records.
 
@@ -126,18 +135,44 @@ class Windows(WindowsView):
         """Returns the arguments of the view, and the clocks of its fields."""
         # Without `whole`: the fields of the view count by themselves, and earlier versions had all fields.
         options = f'.windows({self._arguments})'
-        clocks = [(name, clock and clock.options) for name, clock in self.anchors.clocks.items()]
+        streams = self.anchors.streams.items()
+        clocks = [(name, stream.clock and stream.clock.options) for name, stream in streams]
         return options, clocks
 
     def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
         return self.anchors.at(np.arange(len(self)) if indices is None else as_indices(indices, len(self)))
 
+    def element_times(self, field: str, rows: Int64s) -> list[tuple[Seconds, float]]:
+        span, clock = self._spans[field], self.anchors.streams[field].expect_clock()
+        datapoints, anchors = self.anchors.at(rows)
+        moments = self.anchors.times(datapoints, anchors)
+        if isinstance(span, Times):
+            times = moments[:, None] + np.array(span.offsets)
+            return [(times_of_row, np.nan) for times_of_row in times]
+        where = self.anchors.locate(field, datapoints, anchors, moments)
+        # In datapoints without elements, all are padding.
+        numbers = np.zeros(int(where.counts.sum()), np.int64)
+        numbers[np.repeat(where.items.counts > 0, where.counts)] = where.items.numbers
+        found = clock.at(np.repeat(datapoints, where.counts), numbers[:, None])[:, 0]
+        if where.is_pad is not None:
+            found = _extrapolated(found, where, clock.lasts(datapoints))
+        lasts = np.full(len(rows), np.nan) if not clock.has_rate else 1 / clock.rates(datapoints)
+        return list(zip(_split(found, where.counts), lasts.tolist(), strict=True))
+
+    def element_rates(self, field: str, rows: Int64s) -> Seconds | None:
+        span, clock = self._spans[field], self.anchors.streams[field].clock
+        is_listed = isinstance(span, Times) or (isinstance(span, Between) and span.count is not None)
+        if is_listed or clock is None or not clock.has_rate:
+            return None
+        return clock.rates(self.anchors.at(rows)[0])
+
     def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> Seconds:
         return self.anchors.times(*self.origins(indices))
 
     def close(self) -> None:
-        for recordings in self.anchors.recordings.values():
-            recordings.close()
+        for stream in self.anchors.streams.values():
+            if stream.clock is not None:
+                stream.clock.close()
         super().close()
 
     def read_row(self, index: int, selection: Selection | None) -> Datapoint:
@@ -149,9 +184,9 @@ class Windows(WindowsView):
             return super().read_row(index, fields)
         values = self.datasets[0].read_row(row, inner_selection)
         for name in self._spans.keys() & inner_selection.keys():
-            values[name] = _stack(values[name])
+            values[name] = as_one_array(values[name])
         for name in self._pads.keys() & fields.keys():
-            values[name] = np.zeros(self._spans[self._pads[name]].count, np.bool_)
+            values[name] = np.zeros(self._sizes[self._pads[name]] or 0, np.bool_)
         return {name: values[name] for name in fields}
 
     def _within(self, index: int, selection: Selection) -> tuple[int, Selection | None]:
@@ -176,32 +211,49 @@ class Windows(WindowsView):
             return {name: self._records_of(name, items, rows, anchors, indices)}
         named = sorted({self._pads.get(name, name) for name in selection} & self._spans.keys())
         moments = self._times_for(named, rows, anchors)
-        recordings = [name for name in named if name in self.anchors.recordings]
-        others = [name for name in named if name not in recordings]
         # Clocks read fields of times.
-        is_slow = self.is_remote and not all(self.anchors.is_by_index(name) for name in others)
+        is_slow = self.is_remote and not all(map(self.anchors.is_by_index, named))
         window_items = map_concurrently(
-            lambda name: self.anchors.locate(name, rows, anchors, moments), others, is_slow
+            lambda name: self.anchors.locate(name, rows, anchors, moments), named, is_slow
         )
-        located = dict(zip(others, window_items, strict=True))
-        inner_selection = {
-            name: self._items_of(name, located[name].items, items) if name in located else items
-            for name, items in selection.items()
-            if name not in self._pads and name not in recordings
+        located = {
+            name: self._with_padding(name, rows, where) if name in self._padded else where
+            for name, where in zip(named, window_items, strict=True)
         }
+        inner_selection, columns = dict[str, Any](), dict[str, Column]()
+        for name, items in selection.items():
+            if name in located and self.anchors.streams[name].type in ('samples', 'rows'):
+                columns[name] = self._elements_of(name, items, rows, located[name])
+            elif name in located:
+                inner_selection[name] = self._items_of(name, located[name], items)
+            elif name not in self._pads:
+                inner_selection[name] = items
 
         def read_below(field: FieldReader, refs: Refs, items: Asked) -> Column:
             return (read_column if isinstance(items, PerRowItems) else read)(field, refs, items)
 
-        columns = self.datasets[0].read_selection(rows, inner_selection, read_below)
+        columns |= self.datasets[0].read_selection(rows, inner_selection, read_below)
         for name, where in located.items():
-            columns[f'{name}_is_pad'] = where.is_pad
             if name in inner_selection:
                 columns[name] = self._finish(name, columns[name], where, selection[name])
-        for name in recordings:
-            assert moments is not None
-            columns[name], columns[f'{name}_is_pad'] = self._read_audio(name, rows, moments)
+            if where.is_pad is not None:
+                columns[f'{name}_is_pad'] = _by_window(where.is_pad, where.counts, self._sizes[name])
         return {name: columns[name] for name in selection}
+
+    def _with_padding(self, name: str, rows: Int64s, where: WindowItems) -> WindowItems:
+        """Marks elements that are padding in the underlying windows."""
+        if where.is_pad is None:
+            return where
+        pad, (unique, which) = f'{name}_is_pad', np.unique(rows, return_inverse=True)
+        below = self.datasets[0].batch(unique, pad)[pad]
+        numbers = np.split(where.items.numbers, np.cumsum(where.items.counts)[:-1]) if len(rows) else []
+        parts = [
+            below[position][part[:count]] if len(part) else np.ones(count, bool)
+            for position, part, count in zip(
+                which.ravel().tolist(), numbers, where.counts.tolist(), strict=True
+            )
+        ]
+        return where._replace(is_pad=where.is_pad | np.concatenate([np.empty(0, bool), *parts]))
 
     def _times_for(self, names: Iterable[str], rows: Int64s, anchors: Int64s) -> Seconds | None:
         """Returns the times of anchors, or None if no field is read by time."""
@@ -213,8 +265,8 @@ class Windows(WindowsView):
             return self.datasets[0].read_selection(rows, {name: items}, read_records)[name]
         if name in self._spans and self.schema[name].sequence:
             where = self.anchors.locate(name, rows, anchors, self._times_for([name], rows, anchors))
-            chosen, counts = self._chosen(name, items, len(rows))
-            if self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any():
+            chosen, counts = self._chosen(items, where.counts)
+            if self.anchors.padding == 'zero' and where.is_pad is not None and where.is_pad[chosen].any():
                 raise TypeError(
                     f"field {name!r}: records of zeros do not exist: copy windows with padding='edge'"
                 )
@@ -224,47 +276,69 @@ class Windows(WindowsView):
         encode = encode_array if not self.schema[name].args else np.ndarray.tobytes
         return [bytes(encode(np.ascontiguousarray(value))) for value in values]
 
-    def _chosen(self, name: str, items: Asked, windows: int) -> tuple[Int64s, Int64s]:
-        """Returns positions of selected items among the items of all windows, and their count per window."""
-        counts = np.full(windows, self._spans[name].count)
+    def _chosen(self, items: Asked, counts: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns positions of selected elements among those of all windows, and their count per window."""
         if items is True:
             return np.arange(counts.sum()), counts
         return select_many(items, np.cumsum(counts) - counts, counts)
 
-    def _items_of(self, name: str, found: PerRowItems, items: Asked) -> PerRowItems:
-        """Returns the items to read for windows of the items `found`, or for selected items of each."""
+    def _items_of(self, name: str, where: WindowItems, items: Asked) -> PerRowItems:
+        """Returns the items to read for windows, or for selected items of each."""
+        found = where.items
         if items is not True:
-            chosen, counts = self._chosen(name, items, len(found.counts))
-            return PerRowItems(None, counts, found.numbers[chosen])
-        return dataclasses.replace(found, are_frames=True) if name in self._frame_fields else found
+            chosen, counts = self._chosen(items, where.counts)
+            found = PerRowItems(None, counts, found.numbers[chosen])
+        are_frames = self.anchors.streams[name].type == 'frames'
+        return dataclasses.replace(found, are_frames=True) if are_frames else found
 
     def _finish(self, name: str, column: Column, where: WindowItems, items: Asked) -> Column:
-        """Converts items to windows: an array (W, n, *shape), or a list of windows."""
+        """Converts items to windows: an array (W, n, *shape), a Ragged, or a list of windows."""
         if items is not True:
-            chosen, counts = self._chosen(name, items, len(where.is_pad))
-            pads = np.split(where.is_pad.ravel()[chosen], np.cumsum(counts))[:-1]
-            return [self._fill(_stack(part), is_pad) for part, is_pad in zip(column, pads, strict=True)]
-        field_type = self.datasets[0].schema[name]
+            chosen, counts = self._chosen(items, where.counts)
+            pads = np.zeros(len(chosen), bool) if where.is_pad is None else where.is_pad[chosen]
+            return [
+                self._fill(as_one_array(part), is_pad)
+                for part, is_pad in zip(column, _split(pads, counts), strict=True)
+            ]
+        field_type, size = self.datasets[0].schema[name], _common(where.counts, self._sizes[name])
         values: Any = column
         if isinstance(column, Ragged):
+            if size is None or where.is_pad is None:
+                return self._fill_ragged(column, where)
             has_items = where.items.counts > 0
-            shape = self._spans[name].count * (1 if where.weights is None else 2), *column.values.shape[1:]
+            shape = size * (1 if where.weights is None else 2), *column.values.shape[1:]
             values = column.values.reshape(int(has_items.sum()), *shape)
             if not has_items.all():
                 items, values = values, np.zeros((len(has_items), *shape), values.dtype)
                 values[has_items] = items
         elif isinstance(column, list) and fixed_dtype(field_type.format, field_type.args) is None:
-            values = _stack([_stack(window) for window in column])
+            values = [as_one_array(window) for window in column]
+            if where.is_pad is not None:
+                values = as_one_array(values)
         if where.weights is not None:
-            low, high = np.split(values.astype(np.float64), 2, axis=1)
-            weights = where.weights.reshape(*where.weights.shape, *[1] * (low.ndim - 2))
-            with np.errstate(invalid='ignore'):
-                between = low + weights * (high - low)
-            values = np.where(weights > 0, between, low).astype(values.dtype)
-        if isinstance(values, list):
-            return [self._fill(*window) for window in zip(values, where.is_pad, strict=True)]
-        filled: Column = self._fill(values, where.is_pad)
+            values = _interpolated(values, where.weights)
+        filled: Column = self._fill_windows(values, where)
         return filled
+
+    def _fill_windows(self, values: Any, where: WindowItems) -> Any:
+        """Replaces padding in windows with zeros, for `padding='zero'`."""
+        if where.is_pad is None:
+            return values
+        if isinstance(values, np.ndarray):
+            return self._fill(values, where.is_pad.reshape(values.shape[:2]))
+        windows = zip(values, _split(where.is_pad, where.counts), strict=True)
+        return [self._fill(*window) for window in windows]
+
+    def _fill_ragged(self, column: Ragged, where: WindowItems) -> Column:
+        """As `_fill_windows`, for windows whose numbers of items differ."""
+        if where.is_pad is None:
+            return column
+        zero = np.zeros((1, *column.values.shape[1:]), column.values.dtype)
+        windows = [
+            values if values is not None and len(values) == count else np.repeat(zero, count, 0)
+            for values, count in zip(column, where.counts.tolist(), strict=True)
+        ]
+        return list(self._fill_windows(windows, where))
 
     def _fill(self, values: Any, is_pad: npt.NDArray[np.bool_]) -> Any:
         """Replaces padding in one or several windows with zeros, for `padding='zero'`."""
@@ -274,33 +348,53 @@ class Windows(WindowsView):
             values[is_pad] = 0
         return values
 
-    def _read_audio(self, name: str, rows: Int64s, moments: Seconds) -> tuple[Column, Column]:
-        """Reads samples of recordings for windows, float32 (W, samples, channels)."""
-        span = self._spans[name]
-        assert isinstance(span, Times)
-        audios = self.anchors.recordings[name].of(rows)
-        samples: list[Any] = [None] * len(rows)
-        pads: list[Any] = [None] * len(rows)
+    def _elements_of(self, name: str, items: Asked, rows: Int64s, where: WindowItems) -> Column:
+        """Reads samples of recordings, float32 (W, n, channels), or rows of arrays, for windows."""
+        chosen, counts = self._chosen(items, where.counts)
+        if items is not True:
+            pads = None if where.is_pad is None else where.is_pad[chosen]
+            numbers = PerRowItems(None, counts, where.items.numbers[chosen])
+            where = WindowItems(numbers, counts, pads)
+        starts = np.cumsum(where.items.counts) - where.items.counts
+        numbers_of = where.items.numbers
+        windows: list[Any] = [None] * len(rows)
+        is_sound = self.anchors.streams[name].type == 'samples'
+        unique = np.unique(rows)
+        values = self._recordings(name, unique) if is_sound else self._arrays(name, unique)
 
         def read(row: int) -> None:
-            audio = audios[row]
-            if not audio:
-                raise no_items(row, name)
-            windows = np.flatnonzero(rows == row)
-            windows = windows[np.argsort(moments[windows], kind='stable')]
-            firsts = np.rint((moments[windows] + span.offsets[0] - audio.start) * audio.rate).astype(np.int64)
-            count = max(1, round((span.offsets[1] - span.offsets[0]) * audio.rate))
-            positions = firsts[:, None] + np.arange(count)
-            clipped = positions.clip(0, len(audio) - 1)
-            audio.will_need([(part[0], part[-1] + 1) for part in clipped.tolist()])
-            for window, part, is_pad in zip(windows.tolist(), clipped, positions != clipped, strict=True):
-                found = audio[part[0] : part[-1] + 1][part - part[0]]
-                samples[window], pads[window] = self._fill(found, is_pad), is_pad
-            audio.will_need([])
+            if values[row] is None:
+                return
+            of_row = np.flatnonzero(rows == row)
+            bounds = zip(starts[of_row].tolist(), where.items.counts[of_row].tolist(), strict=True)
+            parts = [numbers_of[start : start + count] for start, count in bounds]
+            found = _read_samples(values[row], parts) if is_sound else [values[row][part] for part in parts]
+            for window, part in zip(of_row.tolist(), found, strict=True):
+                windows[window] = part
 
-        map_concurrently(read, np.unique(rows).tolist(), self.reads_wait)
-        shapes = {window.shape for window in samples}
-        return (np.stack(samples), np.stack(pads)) if len(shapes) == 1 else (samples, pads)
+        map_concurrently(read, unique.tolist(), self.reads_wait)
+        known = next((window for window in windows if window is not None), np.empty(0))
+        for window, count in enumerate(where.counts.tolist()):
+            if windows[window] is None or (count and not where.items.counts[window]):
+                windows[window] = np.zeros((count, *known.shape[1:]), known.dtype)
+        if where.weights is not None:
+            windows = [
+                _interpolated(values[None], weights[None])[0]
+                for values, weights in zip(windows, where.weights, strict=True)
+            ]
+        if where.is_pad is None:
+            return windows
+        filled: Column = self._fill_windows(as_one_array(windows), where)
+        return filled
+
+    def _recordings(self, name: str, rows: Int64s) -> dict[int, Any]:
+        clock = self.anchors.streams[name].clock
+        assert isinstance(clock, SampleClock | MixedClock)
+        return clock.recordings(rows)
+
+    def _arrays(self, name: str, rows: Int64s) -> dict[int, Any]:
+        (arrays,) = self.datasets[0].read_selection(rows, {name: True}, read_values).values()
+        return dict(zip(rows.tolist(), arrays, strict=True))
 
     # For views of this view: fields of windows are read here, all others from the underlying dataset.
 
@@ -316,6 +410,16 @@ class Windows(WindowsView):
         )
         return [*groups, RowGroup(self, indices, computed, None)] if computed else groups
 
+    def field_origins(self, field: str) -> list[FieldOrigin]:
+        if field in self._spans or field in self._pads:
+            return [FieldOrigin(self, field, {}, {})]
+        return super().field_origins(field)
+
+    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
+        if field in self._spans or field in self._pads:
+            return np.zeros(len(indices), np.int64), indices
+        return super().origin_rows(field, self.anchors.at(indices)[0])
+
     def folders(self, fields: Iterable[str]) -> FolderFields:
         underlying = self.datasets[0]
         return underlying.folders([name for name in fields if name in underlying.schema])
@@ -325,23 +429,29 @@ class Windows(WindowsView):
         if field not in self._spans and field not in self._pads:
             return super().record_ranges(indices, field, items)
         span = self._spans.get(field)
-        if not isinstance(span, Steps) or not self.schema[field].sequence:
+        if not isinstance(span, Steps | Between) or not self.schema[field].sequence:
             return None
         rows, anchors = self.anchors.at(indices)
         where = self.anchors.locate(field, rows, anchors, self._times_for([field], rows, anchors))
-        chosen, counts = self._chosen(field, items, len(rows))
-        if not counts.all():
+        chosen, counts = self._chosen(items, where.counts)
+        if not counts.all() or not where.items.counts.all():
             return None
         positions, firsts = where.items.numbers[chosen], np.cumsum(counts) - counts
         starts = positions[firsts]
-        is_zero = self.anchors.padding == 'zero' and where.is_pad.ravel()[chosen].any()
+        has_padding = where.is_pad is not None and where.is_pad[chosen].any()
+        is_zero = self.anchors.padding == 'zero' and has_padding
         if is_zero or (positions != concat_ranges(starts, counts)).any():
             return None
         return self.datasets[0].record_ranges(rows, field, PerRowItems(starts, counts))
 
     def item_counts(self, indices: Int64s, field: str, items: Asked = True) -> Int64s:
         if field in self._spans:
-            return self._chosen(field, items, len(indices))[1]
+            size = self._sizes[field]
+            if size is not None:
+                return self._chosen(items, np.full(len(indices), size))[1]
+            rows, anchors = self.anchors.at(indices)
+            where = self.anchors.locate(field, rows, anchors, self._times_for([field], rows, anchors))
+            return self._chosen(items, where.counts)[1]
         return super().item_counts(indices, field, items)
 
     @property
@@ -365,11 +475,93 @@ class Windows(WindowsView):
         return super().length_text if is_known else 'datapoints'
 
 
-def _stack(values: Any) -> Any:
-    """Stacks a list of arrays if their shapes are equal."""
-    are_arrays = (
-        isinstance(values, list) and values and all(isinstance(array, np.ndarray) for array in values)
-    )
-    if are_arrays and len({(array.shape, array.dtype) for array in values}) == 1:
-        return np.stack(values)
-    return values
+def _streams_of(
+    dataset: Dataset,
+    spans: Mapping[str, Span],
+    every: str | float,
+    sources: Mapping[str, str | float],
+    is_bounded: bool,
+) -> dict[str, StreamField]:
+    """Returns the streams of the fields of windows, by the arguments of `Dataset.windows`.
+
+    Raises:
+        TypeError, ValueError: As `StreamField`; also if the times of a field that needs them are unknown.
+    """
+    names = {*spans, *sources, *([every] if isinstance(every, str) else [])}
+    streams = {}
+    for name in sorted(names):
+        try:
+            streams[name] = StreamField(dataset, name, _checked_source(dataset, name, sources.get(name)))
+        except (TypeError, ValueError) as exc:
+            raise type(exc)(f'windows: {exc}') from None
+        check_stream(streams[name], spans.get(name), name == every)
+    all_timed = not isinstance(every, str)
+    timed = {name for name, span in spans.items() if all_timed or not isinstance(span, Steps)}
+    if isinstance(every, str) and (timed or is_bounded):
+        timed.add(every)
+    for name in sorted(timed):
+        if streams[name].clock is None:
+            raise ValueError(
+                f'windows: field {name!r}: the times of its {streams[name].type} are unknown: expected a '
+                f'rate, or a field of times that the dataset has, in its metadata or in times={{{name!r}: …}}'
+            )
+    return streams
+
+
+def _checked_source(dataset: Dataset, name: str, source: str | float | None) -> str | float | None:
+    if isinstance(source, str) and not (source in dataset.schema and dataset.schema[source].sequence):
+        raise ValueError(f'times of {name!r}: expected a sequence field, got {source!r}')
+    return source
+
+
+def _read_samples(audio: Audio, parts: Sequence[Int64s]) -> list[Any]:
+    """Returns the samples of a recording at several increasing lists of positions."""
+    ranges = [(int(part.min()), int(part.max()) + 1) if len(part) else (0, 0) for part in parts]
+    order = sorted(range(len(parts)), key=ranges.__getitem__)
+    found: list[Any] = [None] * len(parts)
+    audio.will_need([ranges[number] for number in order])
+    for number in order:
+        first, stop = ranges[number]
+        found[number] = audio[first:stop][parts[number] - first]
+    audio.will_need([])
+    return found
+
+
+def _interpolated(values: Any, weights: Seconds) -> Any:
+    """Returns values between the first and the second half of the items of windows, (W, n, *shape)."""
+    low, high = np.split(values.astype(np.float64), 2, axis=1)
+    weights = weights.reshape(*weights.shape, *[1] * (low.ndim - 2))
+    with np.errstate(invalid='ignore'):
+        between = low + weights * (high - low)
+    return np.where(weights > 0, between, low).astype(values.dtype)
+
+
+def _extrapolated(times: Seconds, where: WindowItems, intervals: Seconds) -> Seconds:
+    """Returns the times of elements; elements that are padding continue at the interval of the last one."""
+    assert where.is_pad is not None
+    starts = np.cumsum(where.counts) - where.counts
+    for window, (start, count) in enumerate(zip(starts.tolist(), where.counts.tolist(), strict=True)):
+        is_pad, part = where.is_pad[start : start + count], times[start : start + count]
+        if is_pad.any() and not is_pad.all():
+            known, positions = np.flatnonzero(~is_pad), np.arange(count)
+            near = np.where(positions < known[0], known[0], known[-1])
+            part[is_pad] = (part[near] + (positions - near) * intervals[window])[is_pad]
+    return times
+
+
+def _common(counts: Int64s, size: int | None) -> int | None:
+    """Returns the number that all numbers equal: `size` if it is known; None if they differ."""
+    if size is not None or not len(counts):
+        return size
+    return int(counts[0]) if (counts == counts[0]).all() else None
+
+
+def _by_window(values: npt.NDArray[Any], counts: Int64s, size: int | None) -> Any:
+    """Returns the values of each window: an array (W, n) if all windows have n, else a list."""
+    size = _common(counts, size)
+    return _split(values, counts) if size is None else values.reshape(len(counts), size)
+
+
+def _split(values: npt.NDArray[Any], counts: Int64s) -> list[npt.NDArray[Any]]:
+    """Returns the values of each window."""
+    return np.split(values, np.cumsum(counts)[:-1]) if len(counts) else []

@@ -11,6 +11,7 @@ import time
 import pytest
 
 import bags
+from bags.streams.joined_video import join_videos
 
 pytestmark = pytest.mark.skipif(not hasattr(os, 'fork'), reason='children are forked')
 SPEC = {'id': 'int', 'words': 'utf8[]'}
@@ -133,7 +134,7 @@ def test_frames_in_a_child(tmp_path):
         episode.append({'cam': frame})
         assert is_refused(in_child(lambda: episode.append({'cam': frame})), '<bags.Episode of ')
         episode.append({'cam': frame})
-    assert len(bags.ClipSequence(bags.open(tmp_path / 'd'), 0, 'cam')) == 2
+    assert len(join_videos(bags.open(tmp_path / 'd'), 0, 'cam')) == 2
 
 
 def test_a_writer_whose_full_shard_is_being_closed(tmp_path):

@@ -66,7 +66,7 @@ def test_200_recordings_are_windows_of_one_rate(tmp_path):
     )
     dataset = bags.open(tmp_path / 'out')
     assert (len(dataset), dataset.spec['audio']) == (200, 'audio(rate=16000,channels=1)')
-    windows = dataset.windows(every=0.5, audio=bags.times(0.0, 1.0), padding='drop')
+    windows = dataset.windows(every=0.5, audio=bags.between(0.0, 1.0), padding='drop')
     batch = windows.batch(range(len(windows)), 'audio')['audio']
     assert batch.shape == (len(windows), 16_000, 1)
     rows, _ = windows.origins()

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import pickle
 from fractions import Fraction
 
@@ -306,7 +307,7 @@ def films(tmp_path_factory):
 def test_frames_and_samples(films, padding):
     path, rows = films
     reader = bags.open(path)
-    view = reader.windows(every='camera', camera=bags.times(-0.2, 0.0), audio=bags.times(-0.1, 0.05),
+    view = reader.windows(every='camera', camera=bags.times(-0.2, 0.0), audio=bags.between(-0.1, 0.05),
         state=bags.times(0.0, 0.05, rate=100), times={'state': 200}, padding=padding,
     )  # fmt: skip
     order = np.random.default_rng(1).permutation(len(view)).tolist()
@@ -323,7 +324,7 @@ def test_frames_and_samples(films, padding):
         assert batch['camera_is_pad'][place].tolist() == [is_pad, False]
         shade = 0 if is_pad and padding == 'zero' else 2 * earlier
         assert batch['camera'][place, :, 0, 0, 0].tolist() == [shade, 2 * anchor]
-        first = round((moment - 0.1) * 8000)
+        first = math.ceil((moment - 0.1 - 1e-6) * 8000)
         heard = np.arange(first, first + 1200)
         outside = (heard < 0) | (heard >= len(sound))
         samples = reader[row]['audio'][:][np.clip(heard, 0, len(sound) - 1)]
@@ -352,7 +353,7 @@ def test_a_video_keeps_its_first_time(tmp_path, field_type):
     with bags.DatasetWriter(tmp_path / 'x', {'camera': field_type, 'mark': 'int(8)[]'}) as writer:
         writer.append({'camera': [data] if field_type == 'mp4[]' else data, 'mark': range(200)})
     start = 0.48 if field_type == 'video' else 0
-    assert bags.Video(data).timestamps[0] == pytest.approx(0.48)
+    assert bags.Video(data).times[0] == pytest.approx(0.48)
     view = bags.open(tmp_path / 'x').windows(every='camera', camera=bags.times(0.0), mark=bags.times(0.0),
         times={'mark': 100},
     )  # fmt: skip
@@ -383,7 +384,7 @@ def test_windows_without_items(tmp_path):
 
 def test_zeros_instead_of_pictures_of_different_sizes(tmp_path):
     pytest.importorskip('PIL')
-    with bags.DatasetWriter(tmp_path / 'x', {'image': 'png[]', 'text': 'wav[]'}) as writer:
+    with bags.DatasetWriter(tmp_path / 'x', {'image': 'png[]', 'text': 'utf8[]'}) as writer:
         for size in (4, 5):
             writer.append({'image': [np.full((size, 4, 3), 9, np.uint8)] * 2, 'text': []})
     reader = bags.open(tmp_path / 'x')
@@ -422,9 +423,7 @@ def test_what_the_metadata_says_is_checked(tmp_path):
             reader.windows(every='a', a=bags.times(0.0))
     fast = write('fast', {'fields': {'a': {'rate': 20, 'unit': 'm'}}})
     slow = write('slow', {'fields': {'a': {'rate': 10, 'unit': 'm'}}})
-    with pytest.raises(ValueError, match=r"field 'a': expected one rate.*'rate': 20.*'rate': 10"):
-        bags.concat([fast, slow]).windows(every='a', a=bags.times(0.0))
-    both = bags.concat([each.windows(every='a', a=bags.times(0.1)) for each in (fast, slow)])
+    both = bags.concat([fast, slow]).windows(every='a', a=bags.times(0.1))
     assert both.column('a').ravel().tolist() == [3, 3, 3, 2, 3, 3]
     view = write('ms', {'fields': {'a': {'times': 't'}, 't': {'unit': 'ms'}}}).windows(
         every='a', a=bags.times(0.1)
@@ -439,7 +438,7 @@ def test_times_of_a_video_are_as_many_as_its_frames(tmp_path):
         writer.append({'camera': data, 'time': times[:-3]})
     view = bags.open(tmp_path / 'x').windows(every='camera', camera=bags.times(0.0), times={'camera': 'time'})
     assert view[29]['camera'][0, 0, 0, 0] == 58
-    with pytest.raises(ValueError, match="datapoint 1: expected a time in 'time' for each of the 30 items"):
+    with pytest.raises(ValueError, match="datapoint 1: expected a time in 'time' for each of the 30 frames"):
         view[59]
 
 
@@ -467,7 +466,7 @@ def test_sounds_beyond_the_recording(tmp_path):
     times = {'mark': 'time'}
     samples = reader[0]['audio'][:]
     for padding in ('edge', 'zero', 'drop'):
-        view = reader.windows(every='mark', audio=bags.times(0, 0.01), times=times, padding=padding)
+        view = reader.windows(every='mark', audio=bags.between(0, 0.01), times=times, padding=padding)
         if padding == 'drop':
             assert len(view) == 1
             assert view.origin(0) == (0, 1)
@@ -480,9 +479,11 @@ def test_sounds_beyond_the_recording(tmp_path):
         assert np.array_equal(found[2][:4], samples[796:])
         assert (found[2][4:] == ends[1]).all()
         assert (found[3] == ends[1]).all()
-    for wrong in (bags.times(0.1, 0.0), bags.times(0.0), bags.steps(0, 2)):
-        with pytest.raises(TypeError, match='audio'):
+    for wrong in (bags.times(0.1, 0.0), bags.times(0.0, 0.1), bags.steps(0, 2)):
+        with pytest.raises(TypeError, match=r'audio.*bags\.between'):
             reader.windows(every='mark', audio=wrong, times=times)
+    points = reader.windows(every='mark', audio=bags.times(0.0, 0.001, rate=4000), times=times)
+    assert np.array_equal(points[1]['audio'], samples[[400, 402, 404, 406, 408]])
 
 
 def test_values_that_are_not_numbers_stay_where_they_are(tmp_path):

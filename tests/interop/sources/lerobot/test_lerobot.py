@@ -70,7 +70,7 @@ def test_values_are_those_of_lerobot(tmp_path, path):
             assert np.abs(depth_in_mm(depth[:][..., 0]) - shown).max() <= 1  # Rounding of float32 by torch.
             front = found['observation.images.front'][:].astype(int)
             assert np.abs(front - expected['observation.images.front'][start:stop]).max() <= 2
-            assert np.allclose(found['observation.images.front'].timestamps, np.arange(count) / 10)
+            assert np.allclose(found['observation.images.front'].times, np.arange(count) / 10)
 
 
 def test_packets_are_copied(tmp_path):
@@ -272,7 +272,7 @@ def check_frames(root, target, **options):
             assert other['state'].tolist() == row['state'].tolist()
             for video in (row['cam'], other['cam']):
                 assert frames_of(video) == row['state'].tolist()
-                assert np.allclose(video.timestamps, np.arange(len(row['state'])) / 30)
+                assert np.allclose(video.times, np.arange(len(row['state'])) / 30)
         return dataset.column('episode_index').tolist(), done
 
 
@@ -433,7 +433,7 @@ def test_linked_frames_and_windows_are_those_of_the_file(options, tmp_path):
             assert [len(row[camera]) for row in dataset] == list(LENGTHS_MADE)
             for row, stop, count in zip(dataset, stops, LENGTHS_MADE, strict=True):
                 assert np.array_equal(row[camera][:], whole[stop - count : stop])
-                assert np.allclose(row[camera].timestamps, np.arange(count) / 30)
+                assert np.allclose(row[camera].times, np.arange(count) / 30)
         windows = dataset.windows(
             every='state', state=bags.steps(-2, 2), left=bags.steps(-2, 2), padding='edge'
         )
