@@ -253,8 +253,12 @@ class TableClock(Clock):
 
     def _look_up(self, rows: Int64s, values: npt.NDArray[Any], find: Callable[..., Any]) -> Any:
         tables = self._tables(rows)
-        results = [find(tables[row], part) for row, part in zip(rows.tolist(), values, strict=True)]
-        return np.array(results).reshape(values.shape)
+        order = np.argsort(rows, kind='stable')
+        cuts = np.flatnonzero(np.diff(rows[order])) + 1
+        groups = np.split(order, cuts) if len(rows) else []  # One look-up for all windows of a datapoint.
+        results = [find(tables[int(rows[group[0]])], values[group]) for group in groups]
+        found = np.concatenate(results) if results else np.empty(0)
+        return found[np.argsort(order, kind='stable')].reshape(values.shape)
 
     def lasts(self, rows: Int64s) -> Seconds:
         tables = self._tables(rows)

@@ -240,19 +240,31 @@ def _frames(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
         return map_concurrently(lambda row: read_value(field, *row, items), list(rows), field.bag.is_remote)
     frames_of_rows: list[Any] = [None] * len(firsts)
     assert isinstance(items, PerRowItems)
-    positions, starts = items.numbers, np.cumsum(items.counts) - items.counts
-    videos, which = np.unique(np.stack([firsts, counts], 1), axis=0, return_inverse=True)
+    starts = np.cumsum(items.counts) - items.counts
+    order = np.lexsort((counts, firsts))
+    differs = (np.diff(firsts[order]) != 0) | (np.diff(counts[order]) != 0)
+    values = np.split(order, np.flatnonzero(differs) + 1) if len(order) else []
 
-    def read(video: int) -> None:
-        rows = np.flatnonzero(which.reshape(-1) == video)
-        numbers = positions[concat_ranges(starts[rows], items.counts[rows])]
-        first, count = videos[video].tolist()
+    def read(rows: Int64s) -> None:
+        first, count = int(firsts[rows[0]]), int(counts[rows[0]])
+        lengths = items.counts[rows]
+        if items.starts is not None and lengths.any():
+            # Consecutive frames: those that windows share are read once.
+            filled = rows[lengths > 0]
+            low, high = int(items.starts[filled].min()), int((items.starts + items.counts)[filled].max())
+            if high - low <= int(lengths.sum()):
+                frames = read_value(field, first, count, FrameSelection(slice(low, high)))
+                for row in rows.tolist() if frames is not None else ():
+                    start = int(items.starts[row]) - low if items.counts[row] else 0
+                    frames_of_rows[row] = frames[start : start + int(items.counts[row])].copy()
+                return
+        numbers = items.numbers[concat_ranges(starts[rows], lengths)]
         frames = read_value(field, first, count, FrameSelection(numbers))
         if frames is None:
             return
-        ends = np.cumsum(items.counts[rows]).tolist()
+        ends = np.cumsum(lengths).tolist()
         for row, start, end in zip(rows.tolist(), [0, *ends], ends, strict=False):
             frames_of_rows[row] = frames[start:end].copy()
 
-    map_concurrently(read, range(len(videos)), field.bag.is_remote)
+    map_concurrently(read, values, field.bag.is_remote)
     return frames_of_rows

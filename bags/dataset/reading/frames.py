@@ -193,6 +193,8 @@ class JoinedFrames:
         Raises:
             ValueError: The frames differ in shape or dtype.
         """
+        if self._records == 1:
+            return self._read(0, numbers)
         if not len(numbers):
             return self._read(0, numbers) if self._records else self._no_frames
         starts = np.append(0, self.ends())
@@ -202,7 +204,7 @@ class JoinedFrames:
             positions = np.flatnonzero(owners == record)
             return positions, self._read(record, numbers[positions] - starts[record])
 
-        parts = map_concurrently(work, np.unique(owners).tolist(), self._is_remote)
+        parts = map_concurrently(work, np.flatnonzero(np.bincount(owners)).tolist(), self._is_remote)
         if len(parts) == 1:
             return parts[0][1]
         shapes = sorted({(part.shape[1:], part.dtype.name) for _, part in parts})
