@@ -68,11 +68,14 @@ def open(
     at, shards = dataset_path(root, decoders, cache_index, options, open), None
     if at.store.is_remote:
         shards = list_remote_shards(at.store, at.path, at.options.checksum)
-    folder = Folder(at.store, at.path, at.options, shards and shards.beside)
-    if not folder.has('spec.json'):
+        is_folder = 'spec.json' in shards.beside.sizes
+    else:
+        is_folder = at.store.exists(at.store.join(at.path, 'spec.json'))
+    if not is_folder:
         return ShardedDatasetReader.of_shards(at, shards, shard_start, shard_step)
     if (shard_start, shard_step) != (0, 1):
         raise ValueError(f'{at.path}: shard_start and shard_step have no effect on a dataset of one folder')
+    folder = Folder(at.store, at.path, at.options, shards and shards.beside)
     return DatasetReader.of_folder(folder, at.decoders)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import errno
 import functools
 import os
+from collections.abc import Set as AbstractSet
 from typing import NoReturn
 
 from bags.bag.bag_file import BagFile
@@ -68,8 +69,13 @@ class Folder:
         self.known: Shard | None = None
         """The same, if it has all files."""
         if known is not None:
-            has_all = not known.name or (bool(known.sizes) and (known.counts is not None or store.can_list))
-            self.known = known if has_all else None
+            if not known.name or (known.sizes and (known.counts is not None or store.can_list)):
+                self.known = known
+                if store.is_remote:
+                    self.names = known.sizes.keys()
+            # The files are read in the versions in which they were listed.
+            if known.versions:
+                store.expect_versions(path, known.versions, known.version_type)
         self.unlisted: list[str] = []
         """Names of the files that were opened, and whose versions were not listed."""
         self.confirmed = 0
@@ -101,7 +107,6 @@ class Folder:
         """The content of metadata.json, including the author's order of fields."""
         if not self.store.is_remote:
             return read_metadata(self.store, self.path, self.names)
-        self.expect_versions()
         listed = {} if self.listed is None else self.listed.versions
         try:
             metadata = read_metadata(self.store, self.path, self.names)
@@ -130,11 +135,12 @@ class Folder:
         if listed is None or (listed.id is None and IDENTITY not in listed.versions):
             return
         changed = (METADATA, checksums_name(METADATA))
+        versions = {name: stat for name, stat in listed.versions.items() if name not in changed}
+        self.listed = listed._replace(versions=versions)
         if isinstance(self.store, CachedStore):
             for name in (*changed, IDENTITY):
                 self.store.forget(self.store.join(self.path, name))
         elif listed.versions:
-            versions = {name: stat for name, stat in listed.versions.items() if name not in changed}
             self.store.expect_versions(self.path, versions, listed.version_type)
 
     def in_order(self, schema: Schema) -> Schema:
@@ -150,10 +156,8 @@ class Folder:
         return self.store.exists(self.store.join(self.path, name))
 
     @cached_attribute
-    def names(self) -> set[str]:
-        """Names of the files in the folder."""
-        if self.known is not None and self.store.is_remote:
-            return set(self.known.sizes)
+    def names(self) -> AbstractSet[str]:
+        """Names of the files in the folder; of a remote folder, as of its listing."""
         return names_in(self.store, self.path)
 
     def load(self, refs: bool = True, order: bool = True) -> None:
@@ -166,7 +170,6 @@ class Folder:
         if self._spec is not None:
             return
         if self.store.is_remote:
-            self.expect_versions()
             names = ['spec.json', 'refs.bag'] if refs else ['spec.json']
             if self.known is None:
                 names.append('')
@@ -175,18 +178,15 @@ class Folder:
             if self.options.cache is not None:
                 self.learn()
             map_concurrently(self._load_file, names, max_threads=len(names))
-            self.expect_versions()
+            if self.listed is None and self.known is not None:
+                self.listed = listed = self.known
+                if listed.versions:
+                    self.store.expect_versions(self.path, listed.versions, listed.version_type)
             return
         with contextlib.suppress(OSError):
             file = self.store.open(self.store.join(self.path, 'spec.json'), Hints(mapped=False))
             if file.size <= MAX_SMALL_FILE_BYTES:  # Else `layout` raises.
                 self._spec, self.version = bytes(file.fetch(0, file.size)), file.version
-
-    def expect_versions(self) -> None:
-        """Makes the store read the files in the versions in which they were listed, if they were."""
-        listed = self.listed
-        if listed is not None and listed.versions:
-            self.store.expect_versions(self.path, listed.versions, listed.version_type)
 
     def _load_file(self, name: str) -> None:
         path = self.store.join(self.path, name)
@@ -201,7 +201,7 @@ class Folder:
                 self._spec = self.store.read(path)
             else:
                 self.known = list_folder(self.store, self.path)
-                self.listed = self.listed or self.known
+                self.names = self.known.sizes.keys()
 
     def check_pinned(self) -> None:
         """Raises CorruptError if another dataset has replaced this one in a local folder."""
@@ -242,8 +242,6 @@ class Folder:
             CorruptError: The refs are missing although a spec exists, or the refs are damaged.
         """
         path = self.store.join(self.path, 'refs.bag')
-        if self.store.is_remote:
-            self.expect_versions()
         if self.options.cache is not None:
             self.learn()
         try:
