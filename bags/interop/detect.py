@@ -47,11 +47,13 @@ _BY_NAME = tuple(
     if format.name not in _TEXTS and (format.is_by_name or format.name == 'mds')
 )
 _PATTERNS = tuple(pattern for format in _BY_NAME for pattern in format.files)
+_TEXT_PATTERNS = tuple(pattern for format in _TEXTS for pattern in FORMATS[format].files)
 _NO_CONTAINERS = (*NO_DATA, 'limits.*')
 _ARCHIVES = ('*.zip', '*.7z', '*.rar', '*.tar.zst', '*.tar.lz4')
 _OTHER_CONTAINERS = ('*.lance', '*.lmdb', 'data.mdb', '*.sqlite', '*.sqlite3', '*.duckdb', '*.beton', '*.rec',
                      '*.orc', '*.avro')  # fmt: skip
 """Files and folders of formats that are not read."""
+_NOT_READ = (*_ARCHIVES, *_OTHER_CONTAINERS)
 _TABLES = ('_delta_log/*.json', '*/_delta_log/*.json', 'metadata/*.metadata.json',
            '*/metadata/*.metadata.json', '.hoodie/*', '*/.hoodie/*')  # fmt: skip
 """Logs of Delta, Iceberg and Hudi, which list the Parquet files that belong to a table."""
@@ -162,11 +164,13 @@ def zips_to_open(root: str, names: Iterable[str]) -> list[str]:
 
     There are none beside containers, or if two names differ only in their extension: it may be a value then.
     """
+    names = list(names)
+    zips = [name for name in names if is_zip(name) and not is_hidden(name) and not _formats_of(name)]
+    if not zips:
+        return []
     visible = [name for name in names if not is_hidden(name)]
-    zips = [name for name in visible if is_zip(name) and not _formats_of(name)]
-    stems = {split_name(name)[0] for name in visible if not is_zip(name)} if zips else set()
-    is_value = any(split_name(name)[0] in stems for name in zips)
-    if not zips or is_value or any(map(_formats_of, visible)):
+    stems = {split_name(name)[0] for name in visible if not is_zip(name)}
+    if any(split_name(name)[0] in stems for name in zips) or any(map(_formats_of, visible)):
         return []
     installed = _installed(None)
     if _folders(root, visible, installed) or _claim(root, visible, installed):
@@ -305,6 +309,8 @@ def _formats_of(name: str) -> set[str]:
 
 
 def _text_formats_of(name: str) -> set[str]:
+    if not matches(name, _TEXT_PATTERNS):
+        return set()
     return {format for format in _TEXTS if matches(name, FORMATS[format].files)}
 
 
@@ -323,8 +329,9 @@ def is_archive(name: str) -> bool:
 
 def _check_no_container(root: str, names: list[str]) -> None:
     for name in names:
-        is_other = _is_in_other(name.rpartition('/')[0]) or matches(name, _OTHER_CONTAINERS)
-        if is_other or is_archive(name):
+        is_in_other = _is_in_other(name.rpartition('/')[0])
+        if is_in_other or matches(name, _NOT_READ):
+            is_other = is_in_other or matches(name, _OTHER_CONTAINERS)
             what = 'of a format that is not read' if is_other else 'an archive, which is not read: unpack it'
             raise SourceError(_join(root, name), f"is {what}; layout='files' stores it as bytes")
 
@@ -397,7 +404,7 @@ def _without_strays(names: list[str]) -> list[str]:
     """
     inside = [name for name in names if '/' in name]
     beside = [name for name in names if '/' not in name and name not in METADATA_TABLES]
-    if not beside:
+    if not (inside and 0 < len(beside) <= MAX_BESIDE):
         return names
     extensions = {split_name(name)[1] for name in inside}
     strays = [
@@ -406,8 +413,7 @@ def _without_strays(names: list[str]) -> list[str]:
         if type_of(extension) in MEDIA or extension in extensions
     ]
     if (
-        len(beside) <= MAX_BESIDE
-        and len(strays) < len({name.partition('/')[0] for name in inside})
+        len(strays) < len({name.partition('/')[0] for name in inside})
         and any(type_of(extension) in MEDIA for extension in extensions)
         and find_layout(inside) in ('classes', 'episodes')
     ):

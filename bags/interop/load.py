@@ -20,6 +20,9 @@ MIN_WAIT_RATIO = 4
 """Ratio of elapsed time to processor time of loading links above which several threads load them."""
 BATCH_BYTES = 1 << 26
 """Approximate bytes that are loaded at a time."""
+SMALL_BATCH_BYTES = 1 << 22
+"""Bytes up to which a batch may have more than 4 datapoints for each worker, as each batch starts its threads
+(3,000 photos of 1 KB with two workers: 183 ms of CPU time in batches of 8, 129 ms in batches of 64)."""
 
 Block = list[tuple[str, Mapping[str, Any] | DamagedEntries]]
 """The name of each of some consecutive entries, and its datapoint or error."""
@@ -57,7 +60,11 @@ def load_blocks(
             yield [*zip(names[first:stop], loaded[first:stop], strict=True)]
         values = [value for result in loaded if isinstance(result, dict) for value in result.values()]
         size = sum(map(_size_of, values))
-        max_length = MAX_LINKED_BATCH if source.linked else min(4 * workers, MAX_BATCH)
+        if source.linked:
+            max_length = MAX_LINKED_BATCH
+        else:
+            max_length = chunk_length(len(batch), size, SMALL_BATCH_BYTES, MAX_BATCH)
+            max_length = max(max_length, min(4 * workers, MAX_BATCH))
         length = chunk_length(len(batch), size, BATCH_BYTES, max_length)
 
 

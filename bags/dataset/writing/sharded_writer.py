@@ -245,7 +245,8 @@ class ShardedDatasetWriter(BaseWriter):
 
     def _next_writer(self) -> DatasetWriter:
         """Returns the writer of the shard for the next datapoint."""
-        self.expect_open()
+        if self.closed:
+            self.expect_open()
         self._closing.finish_if_done()
         if self._writer is not None:
             self._writer.expect_no_episode()

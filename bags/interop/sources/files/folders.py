@@ -114,7 +114,7 @@ class FolderFiles:
         path, inner = f'{self.root.rstrip("/")}/{name}', f'{self._path}/{name}'
         try:
             if not self._store.is_remote:
-                with open(inner, 'rb') as file:
+                with open(inner, 'rb', buffering=0) as file:
                     stat = os.fstat(file.fileno())
                     if type_format not in ('video', 'audio') or stat.st_size < STREAMED_BYTES:
                         # Windows does not have `st_blocks`.
