@@ -18,7 +18,13 @@ from bags.other_names import find_attribute
 
 
 class Elements(NamedTuple):
-    """Elements of a stream and their times: the result of `read`."""
+    """Elements of a stream and their times: the result of `read`.
+
+    Examples:
+        >>> states, times = dataset.stream(3, 'state').read(slice(0, 2))
+        >>> states.shape, times
+        ((2, 2), array([0. , 0.1]))
+    """
 
     values: Any
     """The elements, as `stream[key]` returns them."""

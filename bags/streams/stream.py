@@ -26,6 +26,11 @@ class Stream(Protocol):
     """The elements of a field in a datapoint, and their times: a `Video`, an `Audio`, or items.
 
     Times are float64 seconds on the clock of the datapoint. Elements are read on access.
+
+    Examples:
+        >>> states = dataset.stream(3, 'state')
+        >>> states.rate, states.duration, states.at(0.25)
+        (10.0, 0.6, array([4., 5.], dtype=float32))
     """
 
     def __len__(self) -> int:

@@ -265,7 +265,7 @@ def recordings(s3_storage, tmp_path_factory):
 def test_windows_take_a_round_for_each_field(recordings, s3_storage, proxy):
     root, local = recordings
     spans = {
-        'audio': bags.times(-0.05, 0.05),
+        'audio': bags.between(-0.05, 0.05),
         'state': bags.times(-0.1, 0.0, rate=50),
         'event': bags.steps(0, 2),
     }

@@ -116,7 +116,7 @@ def between(
     Examples:
         >>> windows = dataset.windows(every=0.5, state=bags.between(0.0, 0.5))
         >>> windows[1]['state'].shape
-        (4, 2)
+        (5, 2)
     """
     low, high = _seconds('between: start', start), _seconds('between: stop', stop)
     if low >= high:
