@@ -207,10 +207,14 @@ class SampleClock(ConstantClock):
 class TableClock(Clock):
     """Elements whose times are read: base of the clocks below."""
 
-    def __init__(self, dataset: Dataset, field: str, counts: Counts) -> None:
-        super().__init__(dataset, field, counts)
+    def __init__(self, dataset: Dataset, field: str) -> None:
+        super().__init__(dataset, field, self._counts)
         self._known: dict[int, Seconds] = {}
         self._held = 0
+
+    def _counts(self, rows: Int64s) -> Int64s:
+        tables = self._tables(rows)
+        return np.array([len(tables[row]) - 1 for row in rows.tolist()], np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), '_known': {}, '_held': 0}
@@ -288,7 +292,8 @@ class FieldClock(TableClock):
         last: Callable[[Int64s], Seconds],
         name: str,
     ) -> None:
-        super().__init__(dataset, field, counts)
+        super().__init__(dataset, field)
+        self._elements = counts
         self._times, self._scale, self._last, self._name = times, scale, last, name
 
     @property
@@ -297,7 +302,7 @@ class FieldClock(TableClock):
 
     def expect_counts(self, rows: Int64s) -> None:
         """Raises ValueError unless datapoints have a time for each element."""
-        counts, others = self.counts(rows), self.dataset.item_counts(rows, self._times)
+        counts, others = self._elements(rows), self.dataset.item_counts(rows, self._times)
         if (counts != others).any():
             position = int((counts != others).argmax())
             raise ValueError(
@@ -333,8 +338,8 @@ class FrameClock(TableClock):
     `start` is the time of the first frame. Default: the first timestamp.
     """
 
-    def __init__(self, dataset: Dataset, field: str, counts: Counts, start: float | None) -> None:
-        super().__init__(dataset, field, counts)
+    def __init__(self, dataset: Dataset, field: str, start: float | None) -> None:
+        super().__init__(dataset, field)
         self._start = start
 
     @property

@@ -109,6 +109,9 @@ class StreamField(Shareable):
         """What the elements are."""
         return self._known.type
 
+    holds_counts = False
+    """Whether the numbers of items of all datapoints are read at once, and kept: as windows use them often."""
+
     # What the elements are.
 
     def _facts_of(self, origin: FieldOrigin) -> StreamFacts:
@@ -255,8 +258,13 @@ class StreamField(Shareable):
     def counts(self, rows: Int64s) -> Int64s:
         """Returns the number of elements of datapoints, shape (W,); 0 if missing."""
         if self.type == 'items':
-            return self.dataset.item_counts(rows, self.name)
+            return self._item_counts[rows] if self.holds_counts else self.dataset.item_counts(rows, self.name)
         return self._row_counts(rows) if self.type == 'rows' else self._frame_counts(rows)
+
+    @cached_attribute
+    def _item_counts(self) -> Int64s:
+        """The number of items of all datapoints."""
+        return self.dataset.item_counts(np.arange(len(self.dataset)), self.name)
 
     def _row_counts(self, rows: Int64s) -> Int64s:
         """Returns the number of rows of arrays: from the sizes of their records, if these are known."""
@@ -319,7 +327,9 @@ class StreamField(Shareable):
         place = self.dataset, self.name, self.counts
         if facts.windows is not None:
             has_rate = facts.windows.element_rates(facts.field, np.empty(0, np.int64)) is not None
-            return (WindowRateClock if has_rate else WindowClock)(*place, facts.windows, facts.field)
+            if has_rate:
+                return WindowRateClock(*place, facts.windows, facts.field)
+            return WindowClock(self.dataset, self.name, facts.windows, facts.field)
         if self.type == 'samples':
             if facts.times is not None:
                 warnings.warn(
@@ -335,7 +345,7 @@ class StreamField(Shareable):
         if facts.rate is not None:
             return RateClock(*place, facts.rate, facts.start or 0.0)
         if self.type == 'frames' and self._have_times():
-            return FrameClock(*place, facts.start)
+            return FrameClock(self.dataset, self.name, facts.start)
         return None
 
     def _lasts(self, rate: float | None, rows: Int64s) -> Seconds:
@@ -344,7 +354,7 @@ class StreamField(Shareable):
             return np.full(len(rows), 1 / rate)
         if self.type != 'frames' or self._field_type.format not in VIDEO_FORMATS:
             return np.full(len(rows), np.nan)
-        return FrameClock(self.dataset, self.name, self.counts, None).lasts(rows)
+        return FrameClock(self.dataset, self.name, None).lasts(rows)
 
     def _have_times(self) -> bool:
         """Returns whether the frames of records have times of their own."""

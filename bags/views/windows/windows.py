@@ -45,7 +45,7 @@ from bags.dataset.reading.selection import (
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index
 from bags.media.audio import Audio
-from bags.streams.clocks import MixedClock, SampleClock, Seconds
+from bags.streams.clocks import MixedClock, RateClock, SampleClock, Seconds
 from bags.streams.field import StreamField
 from bags.streams.item_stream import as_one_array
 from bags.validation import AdvisedNames, item_count, one_of
@@ -495,6 +495,7 @@ def _streams_of(
         except (TypeError, ValueError) as exc:
             raise type(exc)(f'windows: {exc}') from None
         check_stream(streams[name], spans.get(name), name == every)
+        streams[name].holds_counts = isinstance(streams[name].clock, RateClock)
     all_timed = not isinstance(every, str)
     timed = {name for name, span in spans.items() if all_timed or not isinstance(span, Steps)}
     if isinstance(every, str) and (timed or is_bounded):
