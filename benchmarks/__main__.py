@@ -11,7 +11,7 @@ from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
-    'durability', 'links', 'linking', 'recording', 'mixtures',
+    'durability', 'links', 'linking', 'recording', 'mixtures', 'durations',
 )  # fmt: skip
 
 
@@ -80,6 +80,10 @@ def main() -> None:
             from benchmarks import linking  # Imports bags and Pillow.
 
             linking.main(output, quick=options.quick)
+        elif part == 'durations':
+            from benchmarks import durations  # Imports bags.
+
+            durations.main(output, quick=options.quick)
         elif part == 'recording':
             from benchmarks import recording  # Needs no peer.
 

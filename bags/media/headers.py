@@ -15,6 +15,7 @@ without such a header, of Matroska, of fragments of MP4.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Generator
 from dataclasses import replace
@@ -28,6 +29,7 @@ from bags.formats.flac import FILE_START
 from bags.formats.signatures import SIGNATURE_BYTES, box_header, identify
 from bags.indexing import Int64s
 from bags.media.audio_decoder import MAX_DELAY
+from bags.media.b_frames import may_reorder
 from bags.media.demux import HANDLERS, MAX_SKIPPED_VOP_BYTES, PLAIN_CODECS
 from bags.media.mp4 import Mp4Track, find_track
 from bags.media.timeline import Timeline, make_timeline
@@ -36,6 +38,8 @@ HEAD_BYTES = 44
 """The first bytes of a file that `parse_heads` needs."""
 MAX_HEADER_BYTES = 1 << 24
 """Maximum bytes of one range of a file that a parser asks for. The tables of an hour of video take 1 MB."""
+MAX_EQUAL_SAMPLES = 1 << 20
+"""Maximum number of samples of equal size of an MP4. A header can claim any number."""
 MAX_RANGES = 3
 """Maximum number of ranges that a parser asks for."""
 NEXT_BYTES = 4096
@@ -48,6 +52,8 @@ MAX_PAGE_PACKETS = 255
 """Maximum number of packets that end in a page of Ogg."""
 UNKNOWN = -1
 """The number of elements, in arrays, of a file whose header does not tell it."""
+MAX_REORDERED = 16
+"""Maximum number of packets before which the frame of a packet may be presented, in H.264 and HEVC."""
 AAC_FRAME = 1024
 """Samples of a frame of AAC."""
 MAX_IMPLICIT_RATE = 24_000
@@ -138,14 +144,14 @@ def _wav_columns(words: npt.NDArray[np.uint32]) -> tuple[Int64s, Int64s]:
     return np.where(is_known, sizes // np.maximum(strides, 1), UNKNOWN), np.where(is_known, rates, 1)
 
 
-def parse_header(head: bytes, size: int, media_type: str, stream: int | None = None) -> Parser:
+def parse_header(head: bytes, size: int, media_type: str, track: int | None = None) -> Parser:
     """Parses the header of a file of any format; see `Parser`.
 
     Args:
         head: The first bytes of the file; `SIGNATURE_BYTES` are enough for most formats.
         size: Bytes of the whole file.
         media_type: `video` or `audio`.
-        stream: The index of the stream. By default, the stream that players choose.
+        track: The index of the track. By default, the track that players choose.
     """
     if len(head) < min(size, SIGNATURE_BYTES) and head[:4] != b'fLaC':
         head += yield len(head), min(size, NEXT_BYTES)
@@ -153,12 +159,12 @@ def parse_header(head: bytes, size: int, media_type: str, stream: int | None = N
     name = identify(head)
     try:
         if name in ('MP4', 'QuickTime'):
-            return (yield from _mp4(data, media_type, stream))
-        if media_type == 'video' or stream:
+            return (yield from _mp4(data, media_type, track))
+        if media_type == 'video' or track:
             return None
         parse = _AUDIO_PARSERS.get(name)
         return None if parse is None else (yield from parse(data))
-    except (struct.error, IndexError, ValueError, KeyError):
+    except (struct.error, IndexError, ValueError, KeyError, OverflowError):
         return None  # Damaged: opening the file raises the error.
 
 
@@ -172,7 +178,9 @@ class _Bytes:
 
     def get(self, start: int, count: int) -> bytes | None:
         """Returns up to `count` bytes, fewer at the end of the file; None if they are not known."""
-        count = max(0, min(count, self.size - start))
+        count = min(count, self.size - start)
+        if count <= 0:
+            return b''
         for first, data in self._parts:
             if first <= start and start + count <= first + len(data):
                 return data[start - first : start - first + count]
@@ -338,6 +346,9 @@ def _last_page(data: _Bytes, guess: int) -> Generator[tuple[int, int], bytes, _P
     return None
 
 
+_EQUAL = re.compile(rb'stsz....(?!\0\0\0\0)....(....)', re.DOTALL)
+"""Matches the number of samples of a track whose samples have one size, which no table limits."""
+
 _OPUS_FRAMES = (
     *((480, 960, 1920, 2880) * 3), *((480, 960) * 2), *((120, 240, 480, 960) * 4),
 )  # fmt: skip
@@ -420,7 +431,7 @@ def _mp3(data: _Bytes) -> Parser:
     return recording(length, rate) if length > 0 else None
 
 
-def _mp4(data: _Bytes, media_type: str, stream: int | None) -> Parser:
+def _mp4(data: _Bytes, media_type: str, index: int | None) -> Parser:
     """Finds the moov box. After the frames it is usually the last box: the rest of the file is read."""
     start, box_type = 0, b''
     for _ in range(MAX_BOXES):
@@ -434,7 +445,9 @@ def _mp4(data: _Bytes, media_type: str, stream: int | None) -> Parser:
             return None
         if box_type == b'moov':
             moov = (yield from data.read(start, length))[header:]
-            track = find_track(moov, HANDLERS[media_type], stream)
+            if any(int.from_bytes(found[1], 'big') > MAX_EQUAL_SAMPLES for found in _EQUAL.finditer(moov)):
+                return None
+            track = find_track(moov, HANDLERS[media_type], index)
             if track is None or track.codec not in PLAIN_CODECS or not len(track.table.sizes):
                 return None
             return _video_track(track) if media_type == 'video' else _audio_track(track, moov)
@@ -445,7 +458,8 @@ def _mp4(data: _Bytes, media_type: str, stream: int | None) -> Parser:
 def _video_track(track: Mp4Track) -> Header | None:
     """Returns the length of a video; None if only decoding tells which packets are frames.
 
-    The times of packets may be those of decoding. They are the same times in another order.
+    The times of packets may be those of decoding. They are the same times in another order, except for the
+    duration of the frame that is presented last.
     """
     table = track.table
     if track.codec == b'mp4v' and int(table.sizes.min()) <= MAX_SKIPPED_VOP_BYTES:
@@ -453,7 +467,19 @@ def _video_track(track: Mp4Track) -> Header | None:
     timeline = make_timeline(replace(table, shown=table.shown & (table.sizes > 0)))
     if not len(timeline) or timeline.count_doubtful() or not np.diff(timeline.ticks).all():
         return None
+    ends = slice(-MAX_REORDERED - 1, None)
+    in_order = bool((np.diff(table.times[ends]) > 0).all())
+    if in_order and (table.durations[ends] != table.durations[-1]).any() and _may_reorder(track):
+        return None
     return video(timeline)
+
+
+def _may_reorder(track: Mp4Track) -> bool:
+    """Returns whether the frames of a track may be in another order than its packets, by its header."""
+    if track.codec in (b'avc1', b'avc3'):
+        start = track.header.find(b'avcC')
+        return start < 0 or may_reorder('h264', track.header[start + 4 :])
+    return track.codec in (b'hvc1', b'hev1', b'mp4v')
 
 
 def _audio_track(track: Mp4Track, moov: bytes) -> Header | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -128,7 +128,7 @@ class Lengths(NamedTuple):
         for position, header in zip(positions.tolist(), headers, strict=True):
             if header is not None:
                 self.elements[position], self.seconds[position] = header.elements, header.seconds
-                self.rates[position] = header.rate if header.timeline is None else 0
+                self.rates[position] = header.rate
 
 
 def _added_up(lengths: Lengths, counts: Int64s, new_rate: int | None) -> tuple[Int64s, Seconds]:
@@ -248,7 +248,13 @@ class _LengthReader:
         for start in range(0, len(unknown), MAX_PARSERS):
             chosen = unknown[start : start + MAX_PARSERS]
             known = [bytes(heads[position]) for position in chosen.tolist()]
-            lengths.fill(chosen, self._headers(ranges.take(chosen), known))
+            headers: list[Header | None] = [None] * len(chosen)
+
+            def use(position: int, header: Header | None, headers: list[Header | None] = headers) -> None:
+                headers[position] = _without_times(header)
+
+            self._parse(ranges.take(chosen), known, use)
+            lengths.fill(chosen, headers)
         return lengths
 
     def _heads(self, ranges: _Ranges) -> npt.NDArray[np.uint8] | list[bytes]:
@@ -261,30 +267,41 @@ class _LengthReader:
         count = self._head_bytes if any(file.is_remote for file in ranges.files) else HEAD_BYTES
         return _read(ranges, ranges.starts, np.minimum(ranges.starts + count, ranges.stops))
 
-    def _headers(self, ranges: _Ranges, heads: list[bytes]) -> list[Header | None]:
-        """Parses headers of any format, which ask for other ranges of their files together."""
+    def _parse(
+        self, ranges: _Ranges, heads: list[bytes], use: Callable[[int, Header | None], object]
+    ) -> None:
+        """Parses headers of any format, which ask for other ranges of their files together.
+
+        Args:
+            ranges: The files.
+            heads: The first bytes of each.
+            use: Function that is called with the position of each file, and its header. The tables of long
+                videos are large: they are freed with the header.
+        """
         sizes = (ranges.stops - ranges.starts).tolist()
         parsers = [
             parse_header(head, size, self._media_type, self._track)
             for head, size in zip(heads, sizes, strict=True)
         ]
-        headers: list[Header | None] = [None] * len(parsers)
-        answers: dict[int, bytes | None] = dict.fromkeys(range(len(parsers)))
-        while answers:
-            wanted: dict[int, tuple[int, int]] = {}
-            for position, answer in answers.items():
-                try:
-                    wanted[position] = parsers[position].send(answer)  # type: ignore[arg-type]
-                except StopIteration as exc:
-                    headers[position] = exc.value
-            answers = {}
-            for group in _in_groups(wanted):
+        wanted: dict[int, tuple[int, int]] = {}
+
+        def resume(position: int, data: bytes | None) -> None:
+            try:
+                wanted[position] = parsers[position].send(data)  # type: ignore[arg-type]
+            except StopIteration as exc:
+                use(position, exc.value)
+
+        for position in range(len(parsers)):
+            resume(position, None)
+        while wanted:
+            asked, wanted = wanted, {}
+            for group in _in_groups(asked):
                 chosen = ranges.take(np.array(group))
-                limits = np.array([wanted[position] for position in group], np.int64)
+                limits = np.array([asked[position] for position in group], np.int64)
                 starts = np.minimum(chosen.starts + limits[:, 0], chosen.stops)
-                data = _read(chosen, starts, np.minimum(chosen.starts + limits[:, 1], chosen.stops))
-                answers.update(zip(group, data, strict=True))
-        return headers
+                stops = np.minimum(chosen.starts + limits[:, 1], chosen.stops)
+                for position, data in zip(group, _read(chosen, starts, stops), strict=True):
+                    resume(position, data)
 
     def _of_compressed(self, index: int) -> Header | None:
         """Parses the header of a compressed record, which is read as a whole."""
@@ -295,8 +312,7 @@ class _LengthReader:
             while True:
                 start, stop = parser.send(data[start:stop])
         except StopIteration as exc:
-            header: Header | None = exc.value
-            return header
+            return _without_times(exc.value)
 
     def _of_segments(self, records: list[int]) -> list[Header | None]:
         """Returns the headers of parts of files. The header of each file is parsed once."""
@@ -311,11 +327,19 @@ class _LengthReader:
             np.array([segment.end for segment in files.values()], np.int64),
         )
         heads = _read(ranges, ranges.starts, np.minimum(ranges.starts + REMOTE_HEAD_BYTES, ranges.stops))
-        headers = dict(zip(files, self._headers(ranges, heads), strict=True))
-        parts: list[Header | None] = []
-        for segment in segments:
-            header = headers[segment.where]
-            parts.append(None if header is None else header.part(segment.first, segment.stop))
+        of_file: dict[Any, list[int]] = {where: [] for where in files}
+        for position, segment in enumerate(segments):
+            of_file[segment.where].append(position)
+        positions_by_file = list(of_file.values())
+        parts: list[Header | None] = [None] * len(segments)
+
+        def cut(number: int, header: Header | None) -> None:
+            if header is not None:
+                for position in positions_by_file[number]:
+                    part = header.part(segments[position].first, segments[position].stop)
+                    parts[position] = _without_times(part)
+
+        self._parse(ranges, heads, cut)
         return parts
 
     def _open(self, index: int) -> Header:
@@ -326,6 +350,11 @@ class _LengthReader:
             return Header(len(audio), audio.rate, audio.duration)
         video = Video(record, track=self._track)
         return Header(len(video), 0, video.duration)
+
+
+def _without_times(header: Header | None) -> Header | None:
+    """Returns the header of a video without the times of its frames and their rate, which may vary."""
+    return header if header is None or header.timeline is None else header._replace(rate=0, timeline=None)
 
 
 class _Ranges(NamedTuple):

@@ -4,6 +4,7 @@ A parser returns, or raises an error of those named. Anything else, such as a Ty
 parser has an inverse, the function also checks that what was parsed survives it.
 """
 
+import contextlib
 import io
 import json
 import struct
@@ -30,6 +31,7 @@ from bags.formats.audio import find_samples
 from bags.formats.signatures import check_end, check_whole, identify
 from bags.interop.sources.tables.parquet_footer import read_row_groups
 from bags.keys.index import KeyIndex
+from bags.media.headers import parse_header
 from bags.media.mp4 import UnusualTrackError, find_moov, find_track
 from bags.storage.memory_file import MemoryFile
 from bags.storage.range_file import BufferFile
@@ -126,6 +128,16 @@ def read_mp4(data):
         track = find_track(moov, handler)
         if track is not None:
             assert len(track.table.sizes) == len(track.table.times)
+
+
+def read_header(data):
+    for media_type in ('video', 'audio'):
+        parser, head = parse_header(data[:100], len(data), media_type), None
+        with contextlib.suppress(StopIteration):
+            while True:
+                start, stop = parser.send(head)
+                assert 0 <= start < stop <= len(data)
+                head = data[start:stop]
 
 
 def box(name, content):
@@ -248,6 +260,18 @@ TARGETS = {
         lambda data: read_row_groups(io.BytesIO(data)),
         FORMAT_ERRORS,
         [footer_of(a=[1, None, 3], b=[[True], [], None])],
+    ),
+    'header': (
+        read_header,
+        (),
+        [
+            encoded('flac', (np.arange(8, dtype=np.int16), 8000)),
+            encoded('wav', (np.arange(8, dtype=np.int16), 8000)),
+            encoded('wav', (np.zeros((4, 2), np.float32), 8000)),
+            encoded('opus', (np.arange(960, dtype=np.int16), 48_000)),
+            b'ID3\4\0\0\0\0\0\3abc\xff\xfb\x90\x64' + bytes(32) + b'Info\0\0\0\x0f\0\0\0\7' + bytes(300),
+            example_mp4(),
+        ],
     ),
     'mp4': (
         read_mp4,

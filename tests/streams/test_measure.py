@@ -145,7 +145,7 @@ def test_options_of_the_type(tmp_path):
         expected = by_opening([[file] for file in files], Audio, rate=16_000, channels=1)
         expect(measure(reader, all_rows(reader), 'm'), *expected)
     files = [several('mp4', [('mpeg4', 25, 30, (96, 128), 0), ('mpeg4', 50, 70, (48, 64), 0)])]
-    with bags.open(written(tmp_path / 'stream', 'video(track=1)', files)) as reader:
+    with bags.open(written(tmp_path / 'track', 'video(track=1)', files)) as reader:
         expect(measure(reader, all_rows(reader), 'm'), *by_opening([files], Video, track=1))
 
 
@@ -212,7 +212,11 @@ def test_segments_of_videos(linked):
     with linked('video', files, links) as reader:
         streams = [reader[row]['m'] for row in range(15)]
         elements, seconds = map(len, streams), [stream.duration for stream in streams]
-        expect(measure(reader, all_rows(reader), 'm'), [*elements], seconds, fallbacks=5)
+        elements = [*elements]
+        expect(measure(reader, all_rows(reader), 'm'), elements, seconds, fallbacks=5)
+        found = measure(reader, all_rows(reader), 'm', seconds=False)
+        assert found.elements.tolist() == elements
+        assert found.fallbacks == 0
 
 
 def test_headers_are_believed(tmp_path):
