@@ -51,9 +51,9 @@ class WavReader:
 
 def as_float(samples: npt.NDArray[Any]) -> Samples:
     """Returns samples as float32 from -1 to 1."""
-    dtype = samples.dtype.name
-    if dtype == 'uint8':
-        return (samples.astype(np.float32) - 128) / np.float32(128)
-    if dtype in ('int16', 'int32'):
-        return samples.astype(np.float32) / np.float32(2 ** (8 * samples.dtype.itemsize - 1))
-    return samples.astype(np.float32)
+    floats = samples.astype(np.float32)
+    if samples.dtype == np.uint8:
+        floats -= 128
+    if samples.dtype.kind in 'iu':
+        floats *= np.float32(2.0 ** (1 - 8 * samples.dtype.itemsize))  # Exact: a power of two.
+    return floats

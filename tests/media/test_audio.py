@@ -5,6 +5,7 @@ import io
 import math
 import pickle
 import random
+import struct
 from fractions import Fraction
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import bags
 from bags import Audio
 from bags.formats.audio import encode_wav
 from bags.media.demux import open_packets
-from tests.media.samples import Source, film
+from tests.media.samples import Source, box, boxes, film, with_edits
 
 DATA = Path(__file__).parents[2] / 'examples/data'
 
@@ -484,6 +485,37 @@ def test_damage_to_a_flac_is_never_other_samples(place, count):
             continue
         assert part != slice(None)
         assert np.array_equal(found, samples[part])
+
+
+def with_durations(data, *rows):
+    """Returns an MP4 whose header is at its end, with other durations: counts and ticks."""
+
+    def change(kind, content):
+        if kind == b'stts':
+            return box(
+                kind, struct.pack('>II', 0, len(rows)) + b''.join(struct.pack('>II', *row) for row in rows)
+            )
+        if kind in (b'moov', b'trak', b'mdia', b'minf', b'stbl'):
+            content = b''.join(change(*part) for part in boxes(content))
+        return box(kind, content)
+
+    return b''.join(change(kind, content) for kind, content in boxes(data))
+
+
+@pytest.mark.parametrize('kind', ['FLAC in MP4', 'ALAC'])
+def test_a_packet_with_a_wrong_duration(kind):
+    data, samples, _ = example(kind)
+    table = open_packets(io.BytesIO(data), 'audio').table
+    length, count = int(table.durations[0]), len(table.durations)
+
+    def wrong(ticks):
+        rows = (5, length), (1, ticks), (count - 6, length)
+        return Audio(with_durations(with_edits(data), *rows))
+
+    assert np.array_equal(wrong((1 << 31) - 1)[:], samples)  # No memory is allocated for hours.
+    with pytest.raises(ValueError, match=f'packet 5 is damaged: expected 100000 samples, got {length}'):
+        wrong(100_000)[:]
+    assert np.array_equal(wrong(100_000)[: 5 * length], samples[: 5 * length])
 
 
 def test_a_flac_that_ends_early_between_two_packets():
