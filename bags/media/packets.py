@@ -72,10 +72,14 @@ class Packets:
         """
         from av import Packet
 
+        table = self.table
+        offsets, sizes, keys = (
+            column[start:stop].tolist() for column in (table.offsets, table.sizes, table.keys)
+        )
         for numbers, begin, end in self.ranges(start, stop):
             data: Any = memoryview(self.file.read_at(begin, end - begin))
             for number in numbers:
-                offset, size = int(self.table.offsets[number]), int(self.table.sizes[number])
+                offset, size = offsets[number - start], sizes[number - start]
                 part = data[offset - begin : offset - begin + size]
                 if len(part) != size:
                     expected = f'{size} bytes at byte {offset}'
@@ -84,7 +88,7 @@ class Packets:
                 packet = Packet(size)
                 packet.update(part)
                 # Without this flag, PNG adds the previous image.
-                packet.is_keyframe = bool(self.table.keys[number])
+                packet.is_keyframe = keys[number - start]
                 yield packet
 
     def ranges(self, start: int, stop: int) -> Iterator[tuple[range, int, int]]:
