@@ -23,9 +23,18 @@ def import_av() -> Any:
     return av
 
 
+@functools.cache
 def has_side_data() -> bool:
     """Returns whether packets provide side data, such as priming and palettes: from av 16 on."""
     return hasattr(import_av().Packet, 'has_sidedata')
+
+
+def side_data(packet: Any) -> dict[str, Any]:
+    """Returns the side data of a packet by FFmpeg's names of its types; empty if av hides side data.
+
+    Most packets have none: one call is faster than `has_sidedata` for each type, which takes 0.7 µs.
+    """
+    return {data.data_type: data for data in packet.iter_sidedata()} if has_side_data() else {}
 
 
 @functools.cache

@@ -8,7 +8,15 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from bags.formats.ffmpeg import Track, best_stream, describe_stream, has_side_data, import_av, open_container
+from bags.formats.ffmpeg import (
+    Track,
+    best_stream,
+    describe_stream,
+    has_side_data,
+    import_av,
+    open_container,
+    side_data,
+)
 from bags.formats.signatures import DEMUXERS, identify_file
 from bags.media.b_frames import REORDERED_CODECS, is_b_frame, may_reorder, nal_length_size, split_vops
 from bags.media.mp4 import Mp4Track, find_moov, find_track
@@ -126,7 +134,7 @@ def _audio_packets(file: BinaryIO, track: Mp4Track, name: str) -> Packets | None
             number = numbers[checked]
             if (packet.pos, packet.size) != (table.offsets[number], table.sizes[number]):
                 return None
-            skips[checked, 0] = skipped.count(packet)[0]
+            skips[checked, 0] = skipped.count(packet, side_data(packet))[0]
             shown[checked] = not packet.is_discard
             checked += 1
             # Without side data, priming is counted in each packet that contains priming.
@@ -135,7 +143,10 @@ def _audio_packets(file: BinaryIO, track: Mp4Track, name: str) -> Packets | None
                 break
     if not checked:
         return None
-    columns = {key: getattr(table, key)[numbers] for key in ('offsets', 'sizes', 'times', 'durations')}
+    first_number, stop = int(numbers[0]), int(numbers[-1]) + 1
+    is_run = len(numbers) == stop - first_number
+    chosen = slice(first_number, stop) if is_run else numbers  # A slice is not a copy.
+    columns = {key: getattr(table, key)[chosen] for key in ('offsets', 'sizes', 'times', 'durations')}
     table = replace(table, **columns, keys=np.ones(len(numbers), bool), shown=shown, skips=skips)
     return Packets(positioned(file), table, name, track.index, None, track.header)
 
@@ -215,9 +226,11 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
                     doubtful = len(rows), max(packet.pos or 0, int(max(rows)[0] or 0) if rows else 0)
                     if name not in JOINED_FORMATS:
                         break
-                data = bytes(packet)
+                data, extra = bytes(packet), side_data(packet)
+                if 'new_extradata' in extra or 'palette' in extra:
+                    shift = -1
                 if shift != -1:
-                    shift = _find(whole, packet, data, shift)
+                    shift = _find(whole, packet.pos, data, shift)
                 shown = not packet.is_discard and (codec != 'vp8' or bool(data[0] & 0x10))
                 times = packet.pts, packet.dts, packet.duration or 0
                 if name in JOINED_FORMATS:
@@ -241,7 +254,7 @@ def _demux(file: BinaryIO, name: str, media_type: str, stream_index: int | None,
                             packet.is_keyframe and not begin and not (codec == 'mpeg4' and b_frame),
                             shown,
                             b_frame,
-                            skips.count(packet),
+                            skips.count(packet, extra),
                         )
                     )
     except av.FFmpegError as exc:
@@ -337,11 +350,10 @@ def _has_side_data(stream: Any, name: str, may_change: bool) -> bool:
     return is_palette or (may_change and name in ('MP4', 'QuickTime', 'Ogg', 'Ogg Opus'))
 
 
-def _find(file: BorrowedFile, packet: Any, data: bytes, shift: int | None) -> int:
-    """Returns how many bytes after `packet.pos` the packet starts; -1 if it is not stored as one range."""
-    is_changed = has_side_data() and (packet.has_sidedata('new_extradata') or packet.has_sidedata('palette'))
-    if packet.pos is None or packet.pos < 0 or is_changed:
+def _find(file: BorrowedFile, position: int | None, data: bytes, shift: int | None) -> int:
+    """Returns how many bytes after `position` a packet starts; -1 if it is not stored as one range."""
+    if position is None or position < 0:
         return -1
     if shift is None:
-        return file.read_at(packet.pos, len(data) + 32).find(data)
-    return shift if file.read_at(packet.pos + shift, len(data)) == data else -1
+        return file.read_at(position, len(data) + 32).find(data)
+    return shift if file.read_at(position + shift, len(data)) == data else -1

@@ -38,15 +38,15 @@ class Skips:
                 context.thread_count = 1
             self._contexts[1].flags2 |= SKIP_MANUAL
 
-    def count(self, packet: Any) -> tuple[int, int]:
-        """Returns the numbers of samples to drop at the start and at the end of a packet."""
+    def count(self, packet: Any, data: dict[str, Any]) -> tuple[int, int]:
+        """Returns the numbers of samples to drop at the start and at the end of a packet with side data."""
         if not self._is_audio:
             return 0, 0
         if not self._contexts:
             is_first, self._is_first = self._is_first, False
-            if not packet.has_sidedata('skip_samples'):
+            if 'skip_samples' not in data:
                 return _priming_in_header(packet.stream.codec_context) if is_first else 0, 0
-            start, end = struct.unpack_from('<II', bytes(packet.get_sidedata('skip_samples')))
+            start, end = struct.unpack_from('<II', bytes(data['skip_samples']))
             return start, end
         trimmed, whole = (_decode(context, packet) for context in self._contexts)
         length, dropped = trimmed.shape[-1], whole.shape[-1] - trimmed.shape[-1]
