@@ -10,8 +10,8 @@ from benchmarks import cold, data, datasets, loading, records, remote, report, s
 from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
-    'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'imports',
-    'durability', 'links', 'linking', 'recording', 'mixtures', 'durations',
+    'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'audio',
+    'imports', 'durability', 'links', 'linking', 'recording', 'mixtures', 'durations',
 )  # fmt: skip
 
 
@@ -48,9 +48,12 @@ def main() -> None:
         elif part == 'cold':
             cold.main(output, quick=options.quick, whole=options.drop == 'system')
         elif part == 'video':
-            from benchmarks import audio, video  # Import PyAV.
+            from benchmarks import video  # Imports PyAV.
 
             video.main(output, quick=options.quick)
+        elif part == 'audio':
+            from benchmarks import audio  # Imports PyAV.
+
             audio.main(output, quick=options.quick)
         elif part == 'imports':
             from benchmarks import imports  # Uses Pillow.
