@@ -92,6 +92,12 @@ VIDEO_COLUMNS = {
     'torchcodec': 'torchcodec',
     'torchcodec, approximate': 'torchcodec, approximate',
 }
+AUDIO_COLUMNS = {
+    'bags': 'bags',
+    'PyAV, the same packets': 'av, the same packets',
+    'PyAV, a seek': 'av, seek and decode',
+    'torchcodec': 'torchcodec',
+}
 IMPORT_COLUMNS = {'import': 'bags.convert', 'one pass with its own library': 'iteration'}
 DURABILITY_COLUMNS = {
     "bags, `'close'`": 'bags, close',
@@ -207,6 +213,13 @@ def video(result: Result) -> list[str]:
     )
 
 
+def audio(result: Result) -> list[str]:
+    tables, columns = result['tables'], AUDIO_COLUMNS.values()
+    return markdown(
+        AUDIO_COLUMNS, {title: [table(tables, title, name, 'cpu') for name in columns] for title in tables}
+    )
+
+
 def imports(result: Result) -> list[str]:
     tables, ending = result['tables'], ': import of 2,000 datapoints of 30 KB'
     columns = IMPORT_COLUMNS.values()
@@ -291,6 +304,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'remote': ('remote', remote),
     'epochs': ('remote', epochs),
     'video': ('video', video),
+    'audio': ('audio', audio),
     'imports': ('imports', imports),
     'windows': ('windows', windows),
     'durability': ('durability', durability),
@@ -355,9 +369,9 @@ def caption(result: Result) -> str:
     )
 
 
-def table(tables: dict[str, Any], title: str, name: str) -> str:
-    """Returns the median of a candidate with two digits; empty if it was not measured."""
-    median = tables.get(title, {}).get('cells', {}).get(name, {}).get('median')
+def table(tables: dict[str, Any], title: str, name: str, figure: str = 'median') -> str:
+    """Returns the median of a candidate, or its CPU time, with two digits; empty if it was not measured."""
+    median = tables.get(title, {}).get('cells', {}).get(name, {}).get(figure)
     if median is None:
         return ''
     return f'{median:,.0f}' if median >= 99.5 else f'{float(f"{median:.2g}"):g}'
