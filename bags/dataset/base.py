@@ -235,7 +235,7 @@ class Dataset(Shareable, abc.ABC):
         check_name(field)
         return self.batch(range(len(self)), field)[field]
 
-    def stream(self, index: SupportsIndex, field: str) -> above.Stream | None:
+    def stream(self, index: SupportsIndex, field: str) -> Any:
         """Returns a field of a datapoint as a stream: its elements along time, read on access.
 
         The elements are the frames of a video, or of a sequence of clips as one; the samples of a recording,

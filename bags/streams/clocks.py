@@ -383,8 +383,8 @@ class WindowRateClock(ConstantClock):
 class WindowClock(TableClock):
     """Elements of windows, with the times of their datapoint."""
 
-    def __init__(self, dataset: Dataset, field: str, counts: Counts, windows: WindowsView, name: str) -> None:
-        super().__init__(dataset, field, counts)
+    def __init__(self, dataset: Dataset, field: str, windows: WindowsView, name: str) -> None:
+        super().__init__(dataset, field)
         self._windows, self._name = windows, name
         """The windows, and the name of the field in them."""
 

@@ -451,6 +451,6 @@ def test_words_of_recordings_are_joined_by_key(tmp_path, name):
     done = bags.convert(speech, tmp_path / 'words', format=format)
     assert done.notes == ["left out: 'a.wav'"]
     both = bags.join([bags.open(tmp_path / 'sounds'), bags.open(tmp_path / 'words')], on='__key__')
-    windows = both.windows(every='text', wav=bags.times(0.0, 0.25), text=bags.steps(0, 1))
+    windows = both.windows(every='text', wav=bags.between(0.0, 0.25), text=bags.steps(0, 1))
     assert windows.column('text') == [['one'], ['two']]
     np.testing.assert_allclose(windows[1]['wav'], ramp[4000:6000], atol=1e-4)
