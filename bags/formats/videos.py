@@ -128,7 +128,8 @@ def checked_frames(value: Any) -> Iterator[Frames]:
     if isinstance(value, np.ndarray) or not isinstance(value, Iterable):
         value = as_array(value)
         if value.ndim != 4:
-            raise ValueError(f'expected frames of shape (time, height, width, 3), got {value.shape}')
+            advice = '; a sequence takes a list of videos, such as [video]' if value.ndim == 3 else ''
+            raise ValueError(f'expected frames of shape (time, height, width, 3), got {value.shape}{advice}')
     shape = None
     for item in value:
         frame = as_array(item)

@@ -53,7 +53,10 @@ class Link:
     def __post_init__(self) -> None:
         path = plain_path(self.path)
         if not isinstance(path, str | os.PathLike) or not os.fspath(path):
-            raise TypeError(f'Link: expected the path of a file, got {self.path!r:.200}')
+            raise TypeError(
+                f'Link: expected the path of a file, got {self.path!r:.200}; records of a dataset are linked '
+                'by dataset.save(path, link=True)'
+            )
         object.__setattr__(self, 'path', os.fspath(path))
         object.__setattr__(self, 'offset', at_least('offset', self.offset, 0))
         object.__setattr__(self, 'length', at_least_or_none('length', self.length, 0))

@@ -220,7 +220,8 @@ class Audio(Shareable):
                 raise TypeError(
                     f'expected a sample number, a slice or a list of sample numbers, got {type(key).__name__}'
                 ) from None
-            sample: Samples = self._read(decoder, self._numbers([number], decoder.length))[0]
+            number = int(self._numbers([number], decoder.length)[0])
+            sample: Samples = decoder.read(number, number + 1, self._exact)[0]
             return sample
 
     def _numbers(self, key: Any, length: int) -> Int64s:

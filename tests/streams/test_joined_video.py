@@ -165,9 +165,15 @@ def times_with_a_gap(lengths):
 
 def test_it_is_not_a_file():
     video = joined(parts())
-    for take in (bags.remux, bags.Video, bags.Link):
-        with pytest.raises(TypeError, match=r'expected (a path|the path of a file)'):
-            take(video)
+    frames = next(iter(video))
+    for take, advice in (
+        (lambda: bags.remux(video), r'got JoinedVideo; dataset.file\(index, field\) opens the file'),
+        (lambda: bags.Video(video), 'expected a path, bytes or a record, got JoinedVideo'),
+        (lambda: bags.Link(video), r'are linked by dataset.save\(path, link=True\)'),
+        (lambda: bags.encoders['mp4'](frames), r'a sequence takes a list of videos, such as \[video\]'),
+    ):
+        with pytest.raises((TypeError, ValueError), match=advice):
+            take()
 
 
 def test_times_continue():
