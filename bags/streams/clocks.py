@@ -143,6 +143,18 @@ class RateClock(ConstantClock):
     def rates(self, rows: Int64s) -> Seconds:
         return np.full(len(rows), self.rate)
 
+    # As those of `ConstantClock`. With an array of equal rates, windows of 10 numbers take a tenth longer.
+
+    def at(self, rows: Int64s, elements: Int64s) -> Seconds:
+        is_there = (elements >= 0) & (elements < self.counts(rows)[:, None])
+        return np.where(is_there, self._starts[rows, None] + elements / self.rate, np.nan)
+
+    def before(self, rows: Int64s, times: Seconds) -> Int64s:
+        positions = (times - self._starts[rows, None] + EPSILON) * self.rate
+        last = self.counts(rows)[:, None] - 1
+        elements: Int64s = np.floor(np.clip(positions, -1, last + 0.5)).astype(np.int64)
+        return elements
+
 
 class SampleClock(ConstantClock):
     """The samples of recordings, at the rate of each. The most recently opened recordings stay open.
@@ -237,10 +249,6 @@ class TableClock(Clock):
             tables.update(read_tables)
         return tables  # type: ignore[return-value]
 
-    def table(self, row: int) -> Seconds:
-        """Returns the times of all elements of a datapoint, shape (n,)."""
-        return self._tables(np.array([row], np.int64))[row][:-1]
-
     def at(self, rows: Int64s, elements: Int64s) -> Seconds:
         def look_up(table: Seconds, part: Int64s) -> Seconds:
             is_there = (part >= 0) & (part < len(table) - 1)
@@ -257,11 +265,15 @@ class TableClock(Clock):
 
     def _look_up(self, rows: Int64s, values: npt.NDArray[Any], find: Callable[..., Any]) -> Any:
         tables = self._tables(rows)
+        if len(tables) == 1:
+            return find(*tables.values(), values)
+        if len(tables) > len(rows) // 2 or not len(rows):
+            results = [find(tables[row], part) for row, part in zip(rows.tolist(), values, strict=True)]
+            return np.array(results).reshape(values.shape)
         order = np.argsort(rows, kind='stable')
         cuts = np.flatnonzero(np.diff(rows[order])) + 1
-        groups = np.split(order, cuts) if len(rows) else []  # One look-up for all windows of a datapoint.
-        results = [find(tables[int(rows[group[0]])], values[group]) for group in groups]
-        found = np.concatenate(results) if results else np.empty(0)
+        groups = np.split(order, cuts)  # One look-up for all windows of a datapoint.
+        found = np.concatenate([find(tables[int(rows[group[0]])], values[group]) for group in groups])
         return found[np.argsort(order, kind='stable')].reshape(values.shape)
 
     def lasts(self, rows: Int64s) -> Seconds:
