@@ -72,6 +72,9 @@ def _split_by_hash(
             keys_of = f'{len(np.unique(hashes)):,} different values of field {by!r}'
             what = f'{len(dataset):,} datapoints' if by is None else keys_of
             how = 'pass another seed' if by is None else f'name the values: {{{name!r}: [VALUE, …], …: ...}}'
+            needed = sum(share > 0 for share in shares.values())
+            if len(np.unique(hashes)) < needed:
+                how = f'{needed} parts with a share above 0 need at least {needed}'
             raise ValueError(
                 f'split: {name!r}: expected datapoints for a share of {shares[name]:g}, got none of {what}: '
                 f'{how}'

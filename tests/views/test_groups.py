@@ -115,6 +115,14 @@ def test_a_part_without_datapoints_is_an_error(tmp_path):
             dataset.split({'train': 0.95, 'val': 0.05}, by='task')
         with pytest.raises(ValueError, match=r'got none of 3 datapoints: pass another seed'):
             dataset[:3].split({'train': 0.999, 'val': 0.001})
+        for seed in range(20):
+            with pytest.raises(
+                ValueError, match=r'of 1 datapoints: 2 parts with a share above 0 need at least 2'
+            ):
+                dataset[:1].split({'train': 0.5, 'val': 0.5, 'test': 0}, seed=seed)
+        with pytest.raises(ValueError, match=r"of 2 different values of field 'task': 3 parts .* at least 3"):
+            dataset.split({'train': 0.4, 'val': 0.3, 'test': 0.3}, by='task')
+        assert [*map(len, dataset[:1].split({'train': 1, 'val': 0}).values())] == [1, 0]
         assert [*map(len, dataset[:0].split({'train': 0.5, 'val': 0.5}).values())] == [0, 0]
 
 
