@@ -16,7 +16,7 @@ from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderKeywords, ReaderOptions
 from bags.errors import CorruptError
 from bags.storage import File, Hints, Stat, Store
-from bags.storage.base import A_LFS_POINTER, LFS_POINTER, MAX_LFS_POINTER_BYTES
+from bags.storage.base import A_LFS_POINTER, MAX_LFS_POINTER_BYTES, is_lfs_pointer
 from bags.validation import merge
 
 MAX_OPEN_ATTEMPTS = 8
@@ -149,7 +149,7 @@ def parse_tail(file: File, starts: bool) -> tuple[int, int]:
     last = bytes(file.fetch(size - ENTRY, size))
     end = int.from_bytes(last, 'little')
     if end >= MAX_LIMIT:
-        if size < MAX_LFS_POINTER_BYTES and bytes(file.fetch(0, size)).startswith(LFS_POINTER):
+        if size < MAX_LFS_POINTER_BYTES and is_lfs_pointer(file.fetch(0, size)):
             raise CorruptError(file.path, None, f'expected a bag, got {A_LFS_POINTER}')
         raise _bad_tail(file.path, f'expected a limit at its end, got {last!r}; is it cut off, or not a bag?')
     if end > size - ENTRY:

@@ -26,7 +26,7 @@ from bags.interop.source import RECORD_ENCODERS, Source
 from bags.links.link import Link
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.media.encoders import AUDIO_FILE_FORMATS, VIDEO_FILE_FORMATS
-from bags.storage.base import A_LFS_POINTER, LFS_POINTER, MAX_LFS_POINTER_BYTES, SeekableFile
+from bags.storage.base import A_LFS_POINTER, SeekableFile, is_lfs_pointer
 from bags.storage.range_file import BufferFile
 
 F = TypeVar('F')
@@ -308,11 +308,6 @@ def _check_no_lfs_pointer(data: Any) -> None:
     """Raises ValueError for the text that Git LFS stores instead of a large file."""
     if is_lfs_pointer(data):
         raise ValueError(f'expected the file, got {A_LFS_POINTER}')
-
-
-def is_lfs_pointer(data: Any) -> bool:
-    """Returns whether a file is the text that Git LFS stores instead of a large file."""
-    return len(data) < MAX_LFS_POINTER_BYTES and bytes(data[: len(LFS_POINTER)]) == LFS_POINTER
 
 
 def read_npy_header(file: SeekableFile, size: int) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -15,7 +15,7 @@ from bags.errors import CorruptError, SourceError, SpecError
 from bags.interop.detect import DetectedFormat, detect, detect_exported, detect_file, is_archive, zips_to_open
 from bags.interop.exported import EXPORT, read_exported
 from bags.interop.file_extensions import KEY
-from bags.interop.files import FileSource, is_lfs_pointer
+from bags.interop.files import FileSource
 from bags.interop.formats import FORMATS, GROUP, find_format, installed_formats
 from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.records import size_of
@@ -38,7 +38,7 @@ from bags.interop.stores import (
     size_in,
 )
 from bags.interop.targets.target import UNFINISHED
-from bags.storage.base import A_LFS_POINTER, MAX_LFS_POINTER_BYTES
+from bags.storage.base import A_LFS_POINTER, MAX_LFS_POINTER_BYTES, is_lfs_pointer
 from bags.storage.urls import plain_path
 from bags.validation import one_of
 

@@ -25,6 +25,11 @@ MAX_LFS_POINTER_BYTES = 1024
 A_LFS_POINTER = 'a Git LFS pointer, which `git lfs pull` replaces by the file'
 
 
+def is_lfs_pointer(data: Buffer) -> bool:
+    """Returns whether the bytes of a file are the text that Git LFS stores instead of a large file."""
+    return len(data) < MAX_LFS_POINTER_BYTES and bytes(data[: len(LFS_POINTER)]) == LFS_POINTER
+
+
 class Choice(enum.IntEnum):
     """An enum whose members can be given by name, in any case: `ShardingLayout('interleaved')`."""
 

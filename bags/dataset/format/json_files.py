@@ -15,7 +15,7 @@ from bags.bag.checksums import checksums_name, digest_function, table_of
 from bags.bag.limits import ENTRY
 from bags.errors import CorruptError
 from bags.storage import Store
-from bags.storage.base import MAX_SMALL_FILE_BYTES
+from bags.storage.base import A_LFS_POINTER, MAX_SMALL_FILE_BYTES, is_lfs_pointer
 from bags.storage.errors import condition_error
 
 MAX_CHECKSUMS = 2
@@ -62,6 +62,12 @@ def remove_json(store: Store, path: str) -> None:
     store.remove(path)
 
 
+def check_no_lfs_pointer(where: object, data: bytes) -> None:
+    """Raises CorruptError if a file is the text that Git LFS stores instead of it."""
+    if is_lfs_pointer(data):
+        raise CorruptError(where, None, f'expected JSON, got {A_LFS_POINTER}')
+
+
 def check_json(store: Store, path: str, data: bytes, renew: str) -> None:
     """Compares the content of a file with its checksum, if it has one.
 
@@ -76,6 +82,7 @@ def check_json(store: Store, path: str, data: bytes, renew: str) -> None:
         table = store.read(checksums_name(path))
     except FileNotFoundError:
         return
+    check_no_lfs_pointer(path, data)
     known = [table[start : start + ENTRY] for start in range(0, MAX_CHECKSUMS * ENTRY, ENTRY)]
     if table_of([digest_function()(data)]) not in known:
         detail = f'differs from its checksum: it is damaged, or was edited by hand ({renew})'

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from bags.bag.checksums import checksums_name
-from bags.dataset.format.json_files import check_json
+from bags.dataset.format.json_files import check_json, check_no_lfs_pointer
 from bags.dataset.format.registry import decoders
 from bags.dataset.format.spec import Schema
 from bags.errors import CorruptError
@@ -75,6 +75,7 @@ def load_metadata(data: bytes, where: object) -> Metadata:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as exc:
+        check_no_lfs_pointer(where, data)
         raise CorruptError(where, None, f'is not JSON: {exc}') from None
     if not isinstance(found, dict) or not isinstance(found.get('fields', {}), dict):
         raise CorruptError(where, None, 'expected an object, in which "fields", if present, is an object')

@@ -20,6 +20,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, TypeGuard
 
+from bags.dataset.format.json_files import check_no_lfs_pointer
 from bags.dataset.format.spec import Schema, parse_spec, type_texts
 from bags.errors import CorruptError
 from bags.indexing import MAX_INT64
@@ -89,6 +90,7 @@ def load_index(data: bytes, where: object) -> tuple[Schema, list[Shard]]:
     try:
         found = json.loads(data)
     except (ValueError, RecursionError) as exc:
+        check_no_lfs_pointer(where, data)
         raise CorruptError(where, None, f'is not JSON: {exc}') from None
     if not isinstance(found, dict) or found.get('format') != INDEX_FORMAT:
         raise CorruptError(where, None, f'expected an object with "format": "{INDEX_FORMAT}"')

@@ -14,6 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bags.errors import SpecError
+from bags.storage.base import A_LFS_POINTER, is_lfs_pointer
 from bags.validation import nearest_name
 
 TYPE = re.compile(
@@ -303,4 +304,6 @@ def load_spec(data: bytes, where: object) -> Schema:
     except SpecError:
         raise
     except (ValueError, RecursionError) as exc:
+        if is_lfs_pointer(data):
+            raise SpecError(None, f'JSON, not {A_LFS_POINTER}', data[:40], where) from None
         raise SpecError(None, f'JSON ({exc})', data[:40], where) from exc

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
 
@@ -228,3 +229,12 @@ def test_readers_with_a_cache_are_pickled(dataset, far, tmp_path):
     far.everything = True  # Its paths are those of the store.
     check(pickle.loads(data))
     assert isinstance(pickle.loads(data).store, CachedStore)
+
+
+def test_a_pointer_of_git_lfs_is_named(dataset, far):
+    bags.consolidate(dataset)
+    pointer = f'version https://git-lfs.github.com/spec/v1\noid sha256:{"a" * 64}\nsize 12345\n'
+    Path(dataset, 'shards.json').write_text(pointer)
+    match = r'shards\.json: expected JSON, got a Git LFS pointer, which `git lfs pull` replaces by the file'
+    with pytest.raises(CorruptError, match=match):
+        bags.open(f'far:{dataset}')

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import bags
 from bags.dataset.format.spec import check_names, dump_spec, load_spec, parse_spec, parse_type
 from bags.errors import SpecError
 
@@ -184,3 +185,21 @@ def test_any_json_is_a_spec_or_refused(value):
         load_spec(json.dumps(value).encode(), 'x')
     except SpecError:
         pass
+
+
+POINTER = f'version https://git-lfs.github.com/spec/v1\noid sha256:{"a" * 64}\nsize 12345\n'
+
+
+@pytest.mark.parametrize('checksum', [False, True])
+@pytest.mark.parametrize('name', ['spec.json', 'metadata.json'])
+def test_a_pointer_of_git_lfs_is_named(name, checksum, tmp_path):
+    """As a clone without Git LFS has it."""
+    with bags.DatasetWriter(tmp_path / 'd', {'id': 'int'}, checksum=checksum, metadata={'a': 1}) as writer:
+        writer.append({'id': 1})
+    (tmp_path / 'd' / name).write_text(POINTER)
+    match = (
+        rf'{name}: .*expected JSON, (got|not) a Git LFS pointer, which `git lfs pull` replaces by the file'
+    )
+    with pytest.raises((bags.CorruptError, bags.SpecError), match=match):
+        assert bags.open(tmp_path / 'd').metadata == {}
+    assert any('a Git LFS pointer' in str(each) for each in bags.verify(tmp_path / 'd'))
