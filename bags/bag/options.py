@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, Unpack
 
 from bags.storage import Store, store_for
 from bags.storage.base import AccessPattern, CachePolicy, Choice, Durability
+from bags.storage.urls import locate, plain_path
 from bags.validation import (
     Option,
     Options,
@@ -171,7 +172,12 @@ def _compression(name: str, value: Any) -> Compression:
 def _folder(name: str, value: Any) -> str:
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f'{name}: expected the path of a folder or None, got {value!r}')
-    return os.path.abspath(os.path.expanduser(os.fspath(value)))
+    text = os.fspath(plain_path(value))
+    scheme, path = locate(text) if ':' in text else ('file', text)
+    if scheme != 'file' and not os.path.isdir(text):
+        detail = 'expected a local folder for copies of files of object stores, such as ~/cache'
+        raise ValueError(f'{name}: {detail}, got {text!r:.200}')
+    return os.path.abspath(os.path.expanduser(path if scheme == 'file' else text))
 
 
 def _cache_check(name: str, value: Any) -> str:

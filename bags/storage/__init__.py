@@ -79,5 +79,7 @@ def store_for(
     if cache is None:
         return store, url
     from bags.storage.cache.store import CachedStore
+    from bags.storage.obstore_options import origin_of
 
-    return CachedStore(store, os.fspath(cache), cache_size, cache_check), url
+    origin = origin_of(scheme, storage_options or {}, filesystem)
+    return CachedStore(store, os.fspath(cache), cache_size, cache_check, origin), url

@@ -57,6 +57,16 @@ FSSPEC_TUNING = {
 S3FS_NAMES = {target: name for name, target in reversed(S3_NAMES.items())}
 """Maps option names of obstore to option names of s3fs: the first of several in `S3_NAMES`."""
 
+HUB = 'https://huggingface.co'
+"""The endpoint of the Hugging Face hub."""
+_ORIGIN_OPTIONS = ('endpoint_url', 'endpoint', 'base_url', 'account_name', 'account_host')
+_ORIGIN_VARIABLES = {
+    's3': ('AWS_ENDPOINT_URL_S3', 'AWS_ENDPOINT_URL'),
+    'gs': ('STORAGE_EMULATOR_HOST',),
+    'az': ('AZURE_STORAGE_ACCOUNT_NAME',),
+}
+"""Options and variables with the endpoint or the account of a store."""
+
 AWS_KEYS = {
     'aws_access_key_id': 'access_key_id',
     'aws_secret_access_key': 'secret_access_key',
@@ -208,13 +218,31 @@ def _gcs_settings(config: dict[str, Any]) -> ObstoreSettings:
     return ObstoreSettings('GCSStore', config, str(config.get('base_url')).startswith('http://'))
 
 
+def origin_of(scheme: str, options: Mapping[str, Any], filesystem: Any = None) -> str:
+    """Returns the endpoint and the account of a store, which its URLs lack; empty for the usual endpoint.
+
+    Args:
+        scheme: The URL scheme.
+        options: Storage options.
+        filesystem: The fsspec file system to use; None for one with these options.
+    """
+    if filesystem is not None:
+        options = getattr(filesystem, 'storage_options', {})
+    if scheme == 'hf' and filesystem is None:
+        return str(hub_options(options)['endpoint']).removeprefix(HUB)
+    options = {**options, **(options.get('client_kwargs') or {})}
+    given = [str(options[name]).rstrip('/') for name in _ORIGIN_OPTIONS if options.get(name)]
+    variables = [os.environ[name] for name in _ORIGIN_VARIABLES.get(scheme, ()) if os.environ.get(name)]
+    return '\0'.join(given) or ''.join(variables[:1]).rstrip('/')
+
+
 def hub_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """Completes options of the Hugging Face hub with `endpoint` and `token`, as huggingface_hub finds them.
 
     If the token is False or cannot be found, it becomes False.
     """
     environment = os.environ
-    endpoint = options.get('endpoint') or environment.get('HF_ENDPOINT') or 'https://huggingface.co'
+    endpoint = options.get('endpoint') or environment.get('HF_ENDPOINT') or HUB
     token = options.get('token')
     if token in (None, True):
         token = environment.get('HF_TOKEN') or environment.get('HUGGING_FACE_HUB_TOKEN')

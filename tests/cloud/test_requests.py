@@ -345,3 +345,19 @@ def test_keys_on_every_storage(storage, tmp_path):
         assert view.batch(range(30))['label'] == [row['label'] for row in expected]
         pairs = bags.join(opened, on='id')
         assert pairs.__getitems__(range(len(pairs))) == [row for row in expected if row['label'] is not None]
+
+
+def test_stores_with_other_endpoints_share_no_copies(s3_storage, proxy, tmp_path):
+    url, cache = f'{s3_storage.root}/endpoints', {'cache': tmp_path / 'cache', 'cache_check': 'never'}
+    with bags.DatasetWriter(url, {'id': 'int'}, storage_options=s3_storage.options) as writer:
+        for number in range(100):
+            writer.append({'id': number})
+    with bags.open(url, storage_options=s3_storage.options, **cache) as reader:
+        assert reader.column('id').tolist() == [*range(100)]
+    for is_cached in (False, True):
+        with (
+            proxy.counted() as requests,
+            bags.open(url, storage_options=s3_storage.through(proxy), **cache) as reader,
+        ):
+            assert reader.column('id').tolist() == [*range(100)]
+        assert (not requests) == is_cached

@@ -279,6 +279,29 @@ def test_a_folder_with_other_files_is_not_used(far, tmp_path, name, limit):
     assert listing(folder) == before
 
 
+@pytest.mark.parametrize(
+    'cache', ['s3://bucket/cache', 'gs:/bucket/cache', 'hf://datasets/a/b', 'https://x.org/c']
+)
+def test_a_url_as_cache_is_an_error(cache, tmp_path, monkeypatch):
+    """It would become a local folder of that name."""
+    monkeypatch.chdir(tmp_path)
+    match = f'cache: expected a local folder for copies of files of object stores, .*{cache}'
+    for value in (cache, Path(cache)):
+        with pytest.raises(ValueError, match=match if value == cache else 'cache: expected a local folder'):
+            bags.open('memory://files/none', cache=value)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize('form', ['{}', 'file://{}'])
+def test_the_cache_is_a_local_folder(form, tmp_path):
+    url = f'memory://{tmp_path.name}/x'
+    with bags.DatasetWriter(url, {'id': 'int'}) as writer:
+        writer.append({'id': 1})
+    with bags.open(url, cache=form.format(tmp_path / 'a:b')) as reader:
+        assert reader.column('id').tolist() == [1]
+    assert copies(tmp_path / 'a:b')
+
+
 def test_a_file_in_place_of_the_folder(far, tmp_path):
     (tmp_path / 'cache').write_bytes(b'thesis')
     with pytest.raises(NotADirectoryError, match='cache: expected a folder, got a file'):

@@ -29,7 +29,8 @@ class CachedStore:
     """Reads files of another store through copies in a local folder.
 
     The name of a copy is a hash of the path, size and version of the file, so that a changed file has another
-    copy. Any number of processes may share a folder, and any of them may be killed at any time.
+    copy, and of the endpoint of its store. Any number of processes may share a folder, and any of them may be
+    killed at any time.
 
     A folder that contains other files is not used: files are read from the inner store, with a warning.
 
@@ -40,17 +41,21 @@ class CachedStore:
             in use stay; if they fill the folder, other files are read from the inner store.
         check: 'open' to ask the inner store, when files are first used, whether they have changed; 'never' to
             ask only what the folder has no answer to.
+        origin: The endpoint and the account of the inner store, if its URLs do not tell them.
     """
 
     is_remote = True
     durability = Durability.NONE
 
-    def __init__(self, inner: Store, folder: str, limit: int | None, check: str = 'open') -> None:
+    def __init__(
+        self, inner: Store, folder: str, limit: int | None, check: str = 'open', origin: str = ''
+    ) -> None:
         self.inner = inner
         self.join = inner.join
         self.folder = folder
         self.limit = limit
         self.check = check
+        self._origin = f'\0{origin}' if origin else ''
         self.local = LocalStore(Durability.NONE)
         try:
             os.makedirs(folder, 0o700, exist_ok=True)
@@ -161,7 +166,7 @@ class CachedStore:
             raise exc.cause from None
 
     def _copy_path(self, path: str, stat: Stat) -> str:
-        key = '\0'.join((path, str(stat.size), stat.version))
+        key = '\0'.join((path, str(stat.size), stat.version)) + self._origin
         return os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:40])
 
     def _open_copy(self, path: str, copy: str, stat: Stat, hints: Hints) -> File | None:
@@ -221,7 +226,7 @@ class CachedStore:
         """
         if self._refusal:
             return ask(path)
-        key = f'\0{question}\0{path}'  # A copy's key begins with a path.
+        key = f'\0{question}\0{path}{self._origin}'  # A copy's key begins with a path.
         file = os.path.join(self.folder, hashlib.sha256(key.encode()).hexdigest()[:40])
         kept = _read_answer(file)
         if kept is not None and self.check == 'never':
