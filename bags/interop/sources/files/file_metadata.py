@@ -22,12 +22,14 @@ from bags.interop.files import JsonText
 from bags.interop.ignored_files import MEDIA, METADATA_TABLES
 from bags.interop.source import list_some
 from bags.interop.sources.tables.json_values import members
+from bags.interop.sources.tables.text_tables import MAX_BYTES
 from bags.interop.sources.tables.text_values import MAX_EXACT, is_exact
 
 FILE_NAME = 'file_name'
 MAX_TABLES = 16
 """Maximum number of tables of other names in a folder; more are taken for datapoints."""
 MAX_TABLE_BYTES = 1 << 26
+"""Tables of other names have fewer bytes."""
 TABLES = ('csv', 'tsv', 'jsonl')
 """Extensions of tables."""
 _COLUMN_OF_STEMS = re.compile(
@@ -82,18 +84,19 @@ class FileMetadata:
 
 
 def read_metadata(
-    root: str, names: Iterable[str], read: Callable[[str], bytes], others: Collection[str] = ()
+    root: str, names: Iterable[str], read: Callable[[str, int], bytes], others: Collection[str] = ()
 ) -> FileMetadata:
     """Reads the metadata tables of a folder.
 
     Args:
         root: The folder, for errors.
         names: The paths of its files.
-        read: Returns the content of a file.
+        read: Returns the content of a file of less than some bytes; raises SourceError for a larger one.
         others: Tables of other names. They are joined if a column has names of files.
 
     Raises:
-        SourceError: A table is damaged, or names a file that does not exist or that another row names.
+        SourceError: A table is damaged or too large, or names a file that does not exist or that another row
+            names.
     """
     metadata, values = FileMetadata(), dict[str, list[Any]]()
     paths = set(names)
@@ -107,10 +110,10 @@ def read_metadata(
         path = f'{root.rstrip("/")}/{table}'
         rows, column, named = None, FILE_NAME, dict[int, str]()
         if posixpath.basename(table) in METADATA_TABLES:
-            rows = _parse(path, read(table))
+            rows = _parse(path, read(table, MAX_BYTES))
         if rows is None and files is not None and table in others:
             try:
-                rows = _parse(path, read(table), any_columns=True)
+                rows = _parse(path, read(table, MAX_TABLE_BYTES), any_columns=True)
                 column, named, missing = files.find_column(rows or [], table)
                 if twice := sorted(metadata.rows.keys() & named.values()):
                     raise SourceError(path, f'another table has rows of {list_some(twice, 1)} too')
@@ -164,6 +167,12 @@ def read_metadata(
             if metadata.types[field] == 'json' and not isinstance(text, JsonText):
                 texts[field] = JsonText(json.dumps(text, ensure_ascii=False))
     return metadata
+
+
+def check_table_size(path: str, size: int, limit: int) -> None:
+    """Raises SourceError for a table of `limit` bytes or more, which is not read."""
+    if size >= limit:
+        raise SourceError(path, f'expected less than {limit:,} bytes, got {size:,}')
 
 
 def tables_in(names: Collection[str]) -> list[str]:
@@ -301,8 +310,6 @@ def join(files: Iterable[str], metadata: FileMetadata) -> dict[str, str]:
 def _parse(path: str, data: bytes, *, any_columns: bool = False) -> list[_Row] | None:
     """Returns the rows; None if the table has no column `file_name`, unless `any_columns`."""
     try:
-        if any_columns and len(data) > MAX_TABLE_BYTES:
-            raise ValueError(f'it has more than {MAX_TABLE_BYTES} bytes')
         text = data.decode('utf-8-sig')
         if not path.endswith('.jsonl'):
             header = text.partition('\n')[0]

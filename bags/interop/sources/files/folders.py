@@ -66,6 +66,9 @@ class SourceFiles(Protocol):
     def sizes(self) -> Mapping[str, int]:
         """Returns the size of each file in bytes."""
 
+    def size(self, name: str) -> int:
+        """Returns the size of a file in bytes."""
+
     def head(self, name: str, size: int | None = None) -> bytes:
         """Returns the first bytes of a file; all if `size` is None."""
 
@@ -102,6 +105,9 @@ class FolderFiles:
         size_of = functools.partial(size_in, self._store, storage_options=self._storage_options)
         sizes = map_concurrently(size_of, [f'{self._path}/{name}' for name in names])
         return {name: size or 0 for name, size in zip(names, sizes, strict=True)}
+
+    def size(self, name: str) -> int:
+        return size_in(self._store, f'{self._path}/{name}', self._storage_options) or 0
 
     def head(self, name: str, size: int | None = None) -> bytes:
         path = f'{self._path}/{name}'

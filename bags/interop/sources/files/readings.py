@@ -23,7 +23,13 @@ from bags.interop.file_extensions import split_name
 from bags.interop.ignored_files import is_beside
 from bags.interop.source import list_some
 from bags.interop.sources.files.coco import find_coco, is_photo, read_coco
-from bags.interop.sources.files.file_metadata import NO_NAMES, FileMetadata, read_metadata, tables_in
+from bags.interop.sources.files.file_metadata import (
+    NO_NAMES,
+    FileMetadata,
+    check_table_size,
+    read_metadata,
+    tables_in,
+)
 from bags.interop.sources.files.layouts import (
     LABEL_FIELD,
     LAYOUTS,
@@ -36,7 +42,6 @@ from bags.interop.sources.files.layouts import (
     label_files,
 )
 from bags.interop.sources.files.yolo import Classes, are_labels, may_be_of_yolo, read_classes
-from bags.interop.sources.tables.text_tables import MAX_BYTES
 
 
 class Contents(Protocol):
@@ -46,6 +51,9 @@ class Contents(Protocol):
 
     def head(self, name: str, size: int | None = None) -> bytes:
         """Returns the first bytes of a file; all if `size` is None."""
+
+    def size(self, name: str) -> int:
+        """Returns the size of a file in bytes."""
 
 
 class Reading(NamedTuple):
@@ -219,8 +227,9 @@ class Readings:
     def _metadata(self, names: Iterable[str]) -> FileMetadata:
         return read_metadata(self._files.root, names, self._read_table)
 
-    def _read_table(self, name: str) -> bytes:
-        return self._files.head(name, MAX_BYTES)
+    def _read_table(self, name: str, limit: int) -> bytes:
+        check_table_size(f'{self._files.root.rstrip("/")}/{name}', self._files.size(name), limit)
+        return self._files.head(name)
 
     @cached_attribute
     def _other_tables(self) -> FileMetadata:

@@ -251,6 +251,9 @@ class TarFiles:
     def sizes(self) -> Mapping[str, int]:
         return {name: content_size(content) for name, content in self._contents.items()}
 
+    def size(self, name: str) -> int:
+        return content_size(self._contents[name])
+
     def head(self, name: str, size: int | None = None) -> bytes:
         content = self._contents[name]
         return self._tar.read(content) if size is None else self._tar.head(content, size)

@@ -31,7 +31,14 @@ from bags.interop.files import (
 )
 from bags.interop.ignored_files import METADATA_TABLES, is_beside, is_hidden
 from bags.interop.source import check_expanded, collect_errors, list_some
-from bags.interop.sources.files.file_metadata import INTEGER, FileMetadata, join, read_metadata, unite
+from bags.interop.sources.files.file_metadata import (
+    INTEGER,
+    FileMetadata,
+    check_table_size,
+    join,
+    read_metadata,
+    unite,
+)
 from bags.interop.sources.files.layouts import is_of_field
 from bags.interop.sources.files.readings import ambiguity_of
 from bags.interop.sources.files.tar_files import Content, Tar, TarFiles, content_size, link_in_tar
@@ -204,13 +211,18 @@ class TarSource(FileSource[Content]):
 
     def _metadata_of(self, tar: str) -> FileMetadata:
         """Reads the metadata tables of a tar: `metadata.csv` and `metadata.jsonl`."""
-        names, tables = [], {}
+        names, tables = [], dict[str, Content]()
         for name, content in self._open[tar].files():
             name = name.removeprefix('./')
             names.append(name)
             if name.rpartition('/')[2] in METADATA_TABLES:
-                tables[name] = self._open[tar].read(content)
-        return read_metadata(tar, names, tables.__getitem__)
+                tables[name] = content
+
+        def read(name: str, limit: int) -> bytes:
+            check_table_size(f'{tar}/{name}', content_size(tables[name]), limit)
+            return self._open[tar].read(tables[name])
+
+        return read_metadata(tar, names, read)
 
     def entries(self, start: int = 0) -> Iterator[FileEntry[Content]]:
         return itertools.islice(self._entries(), start, None)

@@ -94,6 +94,9 @@ class ZipFiles:
     def sizes(self) -> Mapping[str, int]:
         return {name: self._members[name].file_size for name in self.names}
 
+    def size(self, name: str) -> int:
+        return self._members[name].file_size
+
     def head(self, name: str, size: int | None = None) -> bytes:
         member = self._members[name]
         with self._naming(name):
@@ -238,6 +241,10 @@ class FolderWithZips:
             if files not in sizes:
                 sizes[files] = files.sizes()
         return {name: sizes[files][inner] for name, (files, inner) in self._files.items()}
+
+    def size(self, name: str) -> int:
+        files, inner = self._files[name]
+        return files.size(inner)
 
     def head(self, name: str, size: int | None = None) -> bytes:
         files, inner = self._files[name]

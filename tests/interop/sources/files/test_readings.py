@@ -1,5 +1,10 @@
 """What an import takes files for: it says so, and raises where another layout would complete datapoints."""
 
+import os
+import tarfile
+import tracemalloc
+import zipfile
+
 import numpy as np
 import pytest
 
@@ -19,6 +24,21 @@ def named(*patterns, count=3, content=b'x'):
         for pattern in patterns
         for number in range(count)
     }
+
+
+def pack(folder, path):
+    """Writes the files of a folder into a zip or a tar, sorted by name."""
+    path.parent.mkdir(exist_ok=True)
+    names = sorted(str(each.relative_to(folder)) for each in folder.rglob('*') if each.is_file())
+    if path.suffix == '.zip':
+        with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as archive:
+            for name in names:
+                archive.write(folder / name, name)
+    else:
+        with tarfile.open(path, 'w:gz' if path.suffix == '.gz' else 'w') as archive:
+            for name in names:
+                archive.add(folder / name, name)
+    return path
 
 
 HALVES = {
@@ -284,3 +304,46 @@ def test_an_update_keeps_the_layout_when_the_files_suggest_another_one(tmp_path)
     assert open_source(source).layout == 'classes'
     done = bags.convert(source, tmp_path / 'out', link=True, update=True)
     assert (done.datapoints, done.spec) == (6, {'__key__': 'utf8', 'jpg': 'jpeg'})
+
+
+@pytest.mark.parametrize('form', ['folder', 'zip', 'zips', 'tar', 'tar.gz'])
+@pytest.mark.parametrize('name', ['metadata.csv', 'metadata.jsonl'])
+def test_metadata_tables_that_are_too_large(name, form, tmp_path, monkeypatch):
+    rows = {
+        'metadata.csv': b'file_name,x\n0.txt,1\n1.txt,2\n',
+        'metadata.jsonl': b'{"file_name": "0.txt", "x": 1}\n{"file_name": "1.txt", "x": 2}\n',
+    }[name]
+    source = make(tmp_path / 'in', {'0.txt': b'a', '1.txt': b'b', name: rows})
+    if form != 'folder':
+        source = pack(source, tmp_path / f'packed/in.{form.removesuffix("s")}')
+    source = source.parent if form == 'zips' else source
+    monkeypatch.setattr('bags.interop.sources.files.file_metadata.MAX_BYTES', len(rows) + 1)
+    assert open_source(source).spec['x'] == 'int(8)'
+    monkeypatch.setattr('bags.interop.sources.files.file_metadata.MAX_BYTES', len(rows))
+    match = rf'{name}: expected less than {len(rows)} bytes, got {len(rows)}'
+    with pytest.raises(bags.SourceError, match=match):
+        open_source(source)
+
+
+def test_a_sparse_metadata_table_is_not_read(tmp_path):
+    source = make(tmp_path / 'in', {'0.txt': b'a', 'metadata.csv': b'file_name,x\n0.txt,1\n'})
+    os.truncate(source / 'metadata.csv', 1 << 33)
+    tracemalloc.start()
+    with pytest.raises(
+        bags.SourceError, match=r'metadata\.csv: expected less than 2,147,483,648 bytes, got 8,5'
+    ):
+        open_source(source)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 24
+
+
+def test_another_table_that_is_too_large_is_a_file(tmp_path):
+    source = make(tmp_path / 'in', named('{}.jpg') | {'labels.csv': b'file,x\n0.jpg,1\n1.jpg,2\n'})
+    assert open_source(source).layout == 'tables'
+    os.truncate(source / 'labels.csv', 1 << 33)
+    found = open_source(source)
+    assert found.layout == 'stems'
+    assert any(
+        'labels.csv: is not joined to the files beside it: expected less' in note for note in found.notes
+    )
