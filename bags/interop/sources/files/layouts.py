@@ -47,7 +47,8 @@ _EPISODE = re.compile(
     re.IGNORECASE,
 )
 _WORD_OF_EPISODE = re.compile(_EPISODE.pattern.replace(')?[^a-z]*', ')[^a-z]*'), re.IGNORECASE)
-_IMAGES, _LABELS = 'images', 'labels'
+_IMAGES, _LABELS = ('images', 'jpegimages'), 'labels'
+"""Folders of YOLO in lower case: photos are in the former, their label files in the latter beside it."""
 LABEL_FIELD = 'txt'
 """The field of the label files of YOLO."""
 MAX_FOLDERS = 64
@@ -244,9 +245,11 @@ def _add(fields: dict[str, str | list[str]], field: str, name: str) -> None:
 def label_files(names: Collection[str]) -> dict[str, str]:
     """Returns the label file of YOLO for each photo that has one.
 
-    It is the text in the folder `labels` beside the folder `images` of the photo, or else beside the photo.
+    It is the text in the folder `labels` beside the folder `images` of the photo, in any case, or else beside
+    the photo.
     """
     texts = {split_name(name)[0]: name for name in names if split_name(name)[1] == 'txt'}
+    lowered = {_with_lower_labels(stem): name for stem, name in texts.items()}
     files: dict[str, str] = {}
     for name in names:
         stem, extension = split_name(name)
@@ -254,15 +257,20 @@ def label_files(names: Collection[str]) -> dict[str, str]:
             where = _images_folder(stem)
             parts = stem.split('/')
             beside = stem if where is None else '/'.join((*parts[:where], _LABELS, *parts[where + 1 :]))
-            if label := texts.get(beside) or texts.get(stem):
+            if label := texts.get(beside) or lowered.get(_with_lower_labels(beside)) or texts.get(stem):
                 files[name] = label
     return files
+
+
+def _with_lower_labels(stem: str) -> str:
+    """Returns a path with its folders `Labels` in lower case."""
+    return '/'.join(_LABELS if part.lower() == _LABELS else part for part in stem.split('/'))
 
 
 def _images_folder(stem: str) -> int | None:
     """Returns the position of the last folder `images` in a path."""
     parts = stem.split('/')[:-1]
-    return max((place for place, part in enumerate(parts) if part == _IMAGES), default=None)
+    return max((place for place, part in enumerate(parts) if part.lower() in _IMAGES), default=None)
 
 
 def group_photos(names: Iterable[str], labels: Mapping[str, str] | None = None) -> list[FileGroup]:

@@ -130,6 +130,7 @@ def _scalar(text: str) -> str:
 
 def may_be_of_yolo(name: str) -> bool:
     """Returns whether a file is in a folder of labels, or may have the names of classes."""
+    name = name.lower()
     in_labels = name.startswith('labels/') or '/labels/' in name
     return in_labels or name.endswith(('.yaml', '.yml', *_NAMES))
 

@@ -22,6 +22,9 @@ FORMS = {
     'of Ultralytics': ('images/train/{}.jpg', 'labels/train/{}.txt', 'train/{}'),
     'of Roboflow': ('train/images/{}.jpg', 'train/labels/{}.txt', 'train/{}'),
     'in a folder': ('x/images/{}.jpg', 'x/labels/{}.txt', 'x/{}'),
+    'in capitals': ('Images/{}.jpg', 'Labels/{}.txt', '{}'),
+    'in other capitals': ('data/IMAGES/a/{}.jpg', 'data/labels/a/{}.txt', 'data/a/{}'),
+    'of Darknet and VOC': ('JPEGImages/{}.jpg', 'labels/{}.txt', '{}'),
     'of Darknet': ('obj/{}.jpg', 'obj/{}.txt', 'obj/{}'),
     'in one folder': ('{}.jpg', '{}.txt', '{}'),
 }
