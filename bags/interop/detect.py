@@ -21,17 +21,9 @@ from bags.errors import SourceError
 from bags.interop.exported import ExportedFields
 from bags.interop.file_extensions import split_name, type_of
 from bags.interop.formats import FORMATS, SPLITS, Format, find_format, installed_formats
-from bags.interop.ignored_files import (
-    MEDIA,
-    METADATA_TABLES,
-    NO_DATA,
-    is_beside,
-    is_hidden,
-    matches,
-    pattern_of,
-)
+from bags.interop.ignored_files import MEDIA, NO_DATA, is_beside, is_hidden, matches, pattern_of
 from bags.interop.source import list_some
-from bags.interop.sources.files.layouts import find_layout
+from bags.interop.sources.files.layouts import MAX_BESIDE, without_strays
 from bags.interop.sources.files.webdataset import is_tar
 from bags.interop.sources.files.zip_files import is_zip
 
@@ -57,8 +49,6 @@ _NOT_READ = (*_ARCHIVES, *_OTHER_CONTAINERS)
 _TABLES = ('_delta_log/*.json', '*/_delta_log/*.json', 'metadata/*.metadata.json',
            '*/metadata/*.metadata.json', '.hoodie/*', '*/.hoodie/*')  # fmt: skip
 """Logs of Delta, Iceberg and Hudi, which list the Parquet files that belong to a table."""
-MAX_BESIDE = 16
-"""Number of files beside containers that are not taken for datapoints themselves."""
 
 
 class DetectedFormat(NamedTuple):
@@ -392,33 +382,9 @@ def _files(own: list[str], names: list[str], *, keep: bool) -> DetectedFormat:
             own = [name for name in own if name not in beside or split_name(name)[0] in stems]
         elif beside:
             own = [name for name in own if not matches(name, NO_DATA)]
-        own = _without_strays(own)
+        own = without_strays(own)
     kept = set(own)
     return DetectedFormat('folder', own, [name for name in names if name not in kept])
-
-
-def _without_strays(names: list[str]) -> list[str]:
-    """Leaves out a few files beside folders of classes or episodes with media.
-
-    They are texts, if there are none in the folders, and fewer other files than there are folders.
-    """
-    inside = [name for name in names if '/' in name]
-    beside = [name for name in names if '/' not in name and name not in METADATA_TABLES]
-    if not (inside and 0 < len(beside) <= MAX_BESIDE):
-        return names
-    extensions = {split_name(name)[1] for name in inside}
-    strays = [
-        extension
-        for extension in (split_name(name)[1] for name in beside)
-        if type_of(extension) in MEDIA or extension in extensions
-    ]
-    if (
-        len(strays) < len({name.partition('/')[0] for name in inside})
-        and any(type_of(extension) in MEDIA for extension in extensions)
-        and find_layout(inside) in ('classes', 'episodes')
-    ):
-        return sorted(set(names) - set(beside))
-    return names
 
 
 def _containers(

@@ -27,6 +27,12 @@ from bags.interop.file_extensions import (
 
 EXPORT = '__export__'
 NUMBERS = ('int', 'uint', 'float', 'bool', 'i64', 'u64')
+EPISODE = re.compile(
+    r'(?:.*[^a-z])?(?:ep|eps|episode|seq|sequence|clip|scene|video|vid|rec|recording|take|run|trial|traj'
+    r'|trajectory|demo|session)?[^a-z]*[0-9]+',
+    re.IGNORECASE,
+)
+"""Names of folders that may be episodes instead of classes."""
 
 
 class FileNames(NamedTuple):
@@ -83,6 +89,11 @@ def _name_tells(field: str, field_type: FieldType, schema: Schema) -> bool:
     extension = extension_of(field, field_type.format)
     is_label = field in LABELS and text == 'int(8)'
     return field_of(extension) == field and (is_label or text == type_of(extension))
+
+
+def are_classes(folders: Collection[str]) -> bool:
+    """Returns whether folders are taken for classes by their names alone, whatever files they contain."""
+    return len(folders) > 1 and not all(map(EPISODE.fullmatch, folders))
 
 
 class ExportedFields:

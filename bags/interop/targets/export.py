@@ -23,7 +23,7 @@ from bags.dataset.reading.selection import Fields, Selection, select_whole
 from bags.errors import SourceError
 from bags.formats.signatures import EXTENSION_OF_FORMAT, SIGNATURE_BYTES, identify
 from bags.indexing import Int64s, chunk_length
-from bags.interop.exported import EXPORT, NUMBERS, is_one_array, names_of, names_tell_types
+from bags.interop.exported import EXPORT, NUMBERS, are_classes, is_one_array, names_of, names_tell_types
 from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name
 from bags.interop.ignored_files import may_be_ignored
 from bags.interop.targets.lerobot import write_lerobot
@@ -183,7 +183,7 @@ def _write_media(
     metadata = metadata_of_fields(metadata_to_store(dataset.metadata, dataset.schema), names)
     key = key or KEY
     files = [name for name in names if name != key]
-    is_inferable = key == KEY and _can_infer_fields(dataset, files)
+    is_inferable = key == KEY and _can_infer_fields(dataset, files, folder.notes)
     if is_inferable:
         files = [name for name in files if name not in (WRITTEN_EXTENSIONS, 'label')]
     else:
@@ -198,14 +198,18 @@ def _write_media(
     return 1
 
 
-def _can_infer_fields(dataset: Dataset, fields: list[str]) -> bool:
-    """Returns whether an import can infer the fields from file names, and ignores none of the files."""
+def _can_infer_fields(dataset: Dataset, fields: list[str], notes: list[str]) -> bool:
+    """Returns whether an import can infer the fields from file names, and ignores none of the files.
+
+    A note is added if it does so only with a layout.
+    """
     names = [name for name in fields if name != WRITTEN_EXTENSIONS]
     columns: dict[str, Any] = {KEY: True}
     if 'label' in names and dataset.schema['label'].text == 'utf8' and KEY in dataset.schema:
         # The label of class folders is the first part of the key.
         names.remove('label')
         columns['label'] = True
+    labels = set[str]()
     if not names_tell_types(dataset.schema, names):
         return False
     extensions = [extension_of(field, dataset.schema[field].format) or 'data' for field in names]
@@ -213,10 +217,13 @@ def _can_infer_fields(dataset: Dataset, fields: list[str]) -> bool:
         values = dataset.read_selection(indices, columns, read_values)
         if 'label' in columns:
             rows = zip(values['label'], values[KEY], strict=True)
-            if any(key.split('/', maxsplit=1)[0] != label for label, key in rows):
+            if any(key.split('/')[:-1] != [label] for label, key in rows):
                 return False
+            labels.update(map(str, values['label']))
         if may_be_ignored(map(str, values[KEY]), extensions):
             return False
+    if labels and not are_classes(labels):
+        notes.append("field 'label' is the folder of the files: convert(…, layout='classes') reads it")
     return True
 
 

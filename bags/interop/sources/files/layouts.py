@@ -19,8 +19,9 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from bags.errors import SourceError
+from bags.interop.exported import EPISODE, are_classes
 from bags.interop.file_extensions import IMAGE_TYPES, field_of, split_name, type_of
-from bags.interop.ignored_files import METADATA_TABLES
+from bags.interop.ignored_files import MEDIA, METADATA_TABLES
 
 LAYOUTS = {
     'files': 'each file is a datapoint',
@@ -41,16 +42,13 @@ FileGroup = tuple[str, dict[str, str | list[str]]]
 """The key of a datapoint, and the file of each field, or the files of a sequence in order."""
 
 _NUMBERED = re.compile(r'(.*?)([0-9]+)', re.DOTALL)
-_EPISODE = re.compile(
-    r'(?:.*[^a-z])?(?:ep|eps|episode|seq|sequence|clip|scene|video|vid|rec|recording|take|run|trial|traj'
-    r'|trajectory|demo|session)?[^a-z]*[0-9]+',
-    re.IGNORECASE,
-)
-_WORD_OF_EPISODE = re.compile(_EPISODE.pattern.replace(')?[^a-z]*', ')[^a-z]*'), re.IGNORECASE)
+_WORD_OF_EPISODE = re.compile(EPISODE.pattern.replace(')?[^a-z]*', ')[^a-z]*'), re.IGNORECASE)
 _IMAGES, _LABELS = ('images', 'jpegimages'), 'labels'
 """Folders of YOLO in lower case: photos are in the former, their label files in the latter beside it."""
 LABEL_FIELD = 'txt'
 """The field of the label files of YOLO."""
+MAX_BESIDE = 16
+"""Number of files beside containers, or folders of classes, that are not taken for datapoints themselves."""
 MAX_FOLDERS = 64
 """Maximum number of folders that are compared with each other as fields."""
 MAX_DEPTH = 3
@@ -81,7 +79,7 @@ def find_layout(names: list[str]) -> str:
     """
     folders = {name.partition('/')[0] for name in names if '/' in name}
     if len(folders) > 1 and all('/' in name for name in names):
-        if not all(map(_EPISODE.fullmatch, folders)):
+        if are_classes(folders):
             return 'classes' if all(name.count('/') == 1 for name in names) else 'stems'
         runs: Counter[tuple[str, str, str]] = Counter()
         for name in names:
@@ -96,6 +94,30 @@ def find_layout(names: list[str]) -> str:
         if all(name.count('/') == 1 for name in names):
             return 'classes'
     return 'stems'
+
+
+def without_strays(names: list[str]) -> list[str]:
+    """Leaves out a few files beside folders of classes or episodes with media.
+
+    They are texts, if there are none in the folders, and fewer other files than there are folders.
+    """
+    inside = [name for name in names if '/' in name]
+    beside = [name for name in names if '/' not in name and name not in METADATA_TABLES]
+    if not (inside and 0 < len(beside) <= MAX_BESIDE):
+        return names
+    extensions = {split_name(name)[1] for name in inside}
+    strays = [
+        extension
+        for extension in (split_name(name)[1] for name in beside)
+        if type_of(extension) in MEDIA or extension in extensions
+    ]
+    if (
+        len(strays) < len({name.partition('/')[0] for name in inside})
+        and any(type_of(extension) in MEDIA for extension in extensions)
+        and find_layout(inside) in ('classes', 'episodes')
+    ):
+        return sorted(set(names) - set(beside))
+    return names
 
 
 def _has_pairs(names: list[str], folders: Iterable[str]) -> bool:

@@ -5,6 +5,7 @@ It is the layout that the user names, else that of the run that began the datase
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,9 @@ from bags.interop.sources.files.folders import FolderSource, SourceFiles, YoloSo
 from bags.interop.sources.files.layouts import LAYOUTS
 from bags.interop.sources.files.readings import Reading, Readings, ambiguity_of
 from bags.interop.sources.files.webdataset import TarSource, open_tar
+
+OF_TARS = ('webdataset', 'stems', 'classes')
+"""The layouts that any number of tars may have."""
 
 
 class FirstLayout(NamedTuple):
@@ -90,27 +94,34 @@ def open_tars(
     exported: ExportedFields | None,
     run: FirstRun,
 ) -> FileSource[Any]:
-    """Opens tars in the given layout, else in that of the first run, else as WebDataset does."""
+    """Opens tars in the given layout, else in that of the first run, else as WebDataset does.
+
+    Folders of classes then add labels.
+    """
     layout = layout or run.layout
-    if layout in LAYOUTS and layout != 'stems':
+    if layout in LAYOUTS and layout not in OF_TARS:
         if len(paths) > 1:
             raise SourceError(
                 paths[0], f'expected one tar for layout={layout!r}, got {len(paths)}: unpack them'
             )
         files = open_tar(paths[0], storage_options)
         return open_folder(files, Readings(files, files.names), layout, run)[0]
-    source = TarSource(paths, storage_options, exported, layout=layout if layout == 'stems' else None)
+    source = TarSource(paths, storage_options, exported, layout=layout if layout in OF_TARS else None)
     if layout is not None:
         source.ambiguity = None
     elif run.stored:
         source.ambiguity = None
-        if not run.fit(source):
-            joined = TarSource(paths, storage_options, exported, layout='stems')
-            source = joined if run.fit(joined) else source
+        best = run.fit(source)
+        for other in OF_TARS if best < 2 and exported is None else ():
+            with contextlib.suppress(SourceError):  # Files outside of folders of classes.
+                candidate = TarSource(paths, storage_options, layout=other)
+                if run.fit(candidate) > best:
+                    source, best = candidate, run.fit(candidate)
     elif exported is None and (folder := source.as_folder()):
         reading, several = Readings(folder, folder.names).choose()
         own = ('files', 'stems', 'classes', 'episodes')
+        own_readings = source.readings()
         source.other_readings = [each.facts for each in several or [reading] if each.layout not in own]
         if source.other_readings:
-            source.ambiguity = ambiguity_of(folder.root, [*source.other_readings, *source.readings()[:1]])
+            source.ambiguity = ambiguity_of(folder.root, [*source.other_readings, *own_readings])
     return source

@@ -2,7 +2,8 @@
 
 The files of a datapoint follow each other and share their name up to the first dot. The rest of the name is
 the field: `000017.jpg`, `000017.seg.png`. With the layout `stems`, they may be anywhere in a tar, as
-`tar cf x.tar *.jpg *.txt` writes them. `metadata.csv` and `metadata.jsonl` add fields to the files that they
+`tar cf x.tar *.jpg *.txt` writes them. Folders of classes, `cat/1.jpg`, add the field `label`, as in a folder
+of files (layout `classes`). `metadata.csv` and `metadata.jsonl` add fields to the files that they
 name.
 """
 
@@ -39,7 +40,7 @@ from bags.interop.sources.files.file_metadata import (
     read_metadata,
     unite,
 )
-from bags.interop.sources.files.layouts import is_of_field
+from bags.interop.sources.files.layouts import MAX_BESIDE, find_layout, is_of_field, without_strays
 from bags.interop.sources.files.readings import ambiguity_of
 from bags.interop.sources.files.tar_files import Content, Tar, TarFiles, content_size, link_in_tar
 from bags.interop.stores import list_paths
@@ -80,7 +81,12 @@ class TarSource(FileSource[Content]):
             storage_options: As in `bags.open`.
             exported: The fields of an export.
             layout: 'stems' joins the files of a key anywhere in a tar, 'webdataset' only those that follow
-                each other. Default: the latter, with an `ambiguity` if the former would complete datapoints.
+                each other; 'classes' joins them where 'stems' would complete datapoints. Default: 'classes'
+                for folders of classes, else 'webdataset', with an `ambiguity` if 'stems' would complete
+                datapoints.
+
+        Raises:
+            SourceError: With the layout 'classes', a file is outside of any folder.
         """
         super().__init__('webdataset', layout or 'webdataset', exported)
         self.storage_options = dict(storage_options or {})
@@ -108,6 +114,15 @@ class TarSource(FileSource[Content]):
         """Whether there is one tar, whose folders or tables may give it another reading."""
         self.other_readings: list[tuple[str, int]] = []
         """The layouts of a folder that fit it, with their numbers of datapoints."""
+        self._in_classes: list[str] | None = None
+        """The names of all files, if these may be folders of classes."""
+        if exported is None and layout in (None, 'classes'):
+            self._in_classes = []
+        self._outside: list[tuple[str, list[str], FieldSet]] = []
+        """The tar, names and fields of datapoints outside of any folder, if the others may be of classes."""
+        self._has_labels = self._may_have_labels = False
+        self._joined_anywhere: set[str] = set()
+        """Tars of the layout 'classes' with files of a key in several places."""
         self._joined: list[tuple[str, int]] = []
         """Tars with files of a key in several places, and how many datapoints fewer there are if joined."""
         for tar in self.tars:
@@ -134,9 +149,40 @@ class TarSource(FileSource[Content]):
         if exported is not None:
             self.count = field_sets.total()
             return
-        self.infer(field_sets, dict.fromkeys(set(LABELS) - texts, 'int(8)') | self._by_content | columns)
+        field_sets = self._with_labels(field_sets, given=layout == 'classes')
+        types = dict.fromkeys(set(LABELS) - texts, 'int(8)') | self._by_content | columns
+        self.infer(field_sets, types | ({'label': 'utf8'} if self._has_labels else {}))
         if self._joined and layout is None:
             self.ambiguity = ambiguity_of(self._joined[0][0], self.readings()[::-1])
+
+    def _with_labels(self, field_sets: Counter[FieldSet], *, given: bool) -> Counter[FieldSet]:
+        """Adds the field `label` if the files are in folders of classes, without strays beside these."""
+        names = self._in_classes or []
+        inside = without_strays(names)
+        if not given and (not names or find_layout(inside) != 'classes'):
+            return field_sets
+        self._may_have_labels = True
+        if not given and self._joined:
+            return field_sets
+        self.layout, left_out = 'classes', set(names).difference(inside)
+        for tar, outside, field_set in self._outside:
+            if not left_out.issuperset(outside):
+                raise SourceError(
+                    f'{tar}: {outside[0]}', 'expected a folder for each class, got a file outside of any'
+                )
+            field_sets[field_set] -= 1
+            self._beside.setdefault(tar, set()).update(outside)
+            self.notes.append(f'{tar}: left out: {list_some(sorted(outside))}')
+        field_sets = +field_sets
+        if any('label' in files or 'label' in columns for files, columns, _ in field_sets):
+            return field_sets
+        self._has_labels = True
+        return Counter(
+            {
+                (files, columns | {'label'}, has_extensions): count
+                for (files, columns, has_extensions), count in field_sets.items()
+            }
+        )
 
     def as_folder(self) -> TarFiles | None:
         """Returns the files of the only tar, if they may have a layout of a folder; None if they may not."""
@@ -149,7 +195,9 @@ class TarSource(FileSource[Content]):
 
     def readings(self) -> list[tuple[str, int]]:
         fewer = self.count - sum(count for _, count in self._joined)
-        other = [('stems', fewer)] if self._joined and self.layout != 'stems' else []
+        other = [('webdataset', self.count)] if self._has_labels else []
+        if self._joined and self.layout == 'webdataset':
+            other = [('stems', fewer), *([('classes', fewer)] if self._may_have_labels else [])]
         return [*super().readings(), *other, *self.other_readings]
 
     def _scan(self, tar: str, texts: set[str], documents: Counter[FieldSet]) -> Counter[FieldSet]:
@@ -162,6 +210,8 @@ class TarSource(FileSource[Content]):
         described: list[tuple[list[str], FieldSet]] = []
         fields_of: dict[str, set[str]] = {}
         repeated, is_twice = 0, False
+        in_classes: list[str] = []
+        outside: list[tuple[str, list[str], FieldSet]] = []
         root: list[str] | None = None
         found = len(self.damaged)
         with collect_errors(self.damaged):
@@ -194,9 +244,21 @@ class TarSource(FileSource[Content]):
                     described.append((names, entry.field_set))
                 else:
                     field_sets[entry.field_set] += 1
+                    in_classes += names
+                    if '/' not in entry.key:
+                        outside.append((tar, names, entry.field_set))
+                    if self._in_classes is None or len(outside) > MAX_BESIDE or entry.key.count('/') > 1:
+                        in_classes, outside = [], outside[:1]
+                        self._in_classes = None
             check_columns(tar, field_sets)
         if repeated and not is_twice and self.exported is None:
+            if self.layout == 'classes' and tar not in self._joined_anywhere:
+                self._joined_anywhere.add(tar)
+                return self._scan(tar, texts, documents)
             self._joined.append((tar, repeated))
+        self._outside += outside
+        if self._in_classes is not None:
+            self._in_classes += in_classes
         folders = {key.rpartition('/')[0] for key in fields_of}
         differ = len({files for files, *_ in field_sets}) > 1
         self._may_be_folder = len(self.tars) == 1 and (differ or any(map(is_of_field, folders)))
@@ -242,6 +304,8 @@ class TarSource(FileSource[Content]):
         beside = self._beside.get(tar, ())
         for entry, names in self._named_entries_of(tar):
             if not names or names[0] not in beside:
+                if self._has_labels:
+                    entry.columns['label'] = entry.key.partition('/')[0]
                 yield entry
 
     def _named_entries_of(self, tar: str) -> Iterator[tuple[FileEntry[Content], list[str]]]:
@@ -259,7 +323,7 @@ class TarSource(FileSource[Content]):
                 if name.removeprefix('./') not in metadata.tables
                 and not self._is_beside_export(tar, name.removeprefix('./'))
             )
-            for key, group in self._grouped(members):
+            for key, group in self._grouped(tar, members):
                 if self.exported is not None:
                     found = group_exported(self.exported, ((name, content) for _, name, _, content in group))
                     yield FileEntry(tar, key, found, {}, {}), []
@@ -281,9 +345,9 @@ class TarSource(FileSource[Content]):
                 raise  # On an object store, wrong credentials affect all tars.
             raise SourceError(tar, f'cannot be read: {exc}' if is_local_refusal else str(exc)) from exc
 
-    def _grouped(self, members: Iterator[Member]) -> Iterator[tuple[str, Iterable[Member]]]:
+    def _grouped(self, tar: str, members: Iterator[Member]) -> Iterator[tuple[str, Iterable[Member]]]:
         """Yields each key with its files: all that are in the tar, or those that follow each other."""
-        if self.layout != 'stems':
+        if self.layout != 'stems' and tar not in self._joined_anywhere:
             yield from itertools.groupby(_bounded(members), lambda member: member[0])
             return
         groups: dict[str, list[Member]] = {}

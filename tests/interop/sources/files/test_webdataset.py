@@ -567,3 +567,103 @@ def test_folders_of_complete_datapoints_in_a_tar(tmp_path):
     assert open_source(tmp_path / 'a.tar').count == 6
     make_tar(tmp_path / 'b.tar', [(name, CAT) for name in names if name.endswith('jpg')])
     assert open_source(tmp_path / 'b.tar').count == 6
+
+
+def classes(tmp_path, extra=()):
+    """Returns the files of folders of classes, and makes the folder."""
+    files = {f'{kind}/{n}.{each}': CAT if each == 'jpg' else b'x' for kind in ('cat', 'dog')
+             for n in range(3) for each in ('jpg', 'txt')}  # fmt: skip
+    for name, data in {**files, **dict(extra)}.items():
+        (tmp_path / 'in' / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / 'in' / name).write_bytes(data)
+    return {**files, **dict(extra)}
+
+
+@pytest.mark.parametrize('extra', [{}, {'README.md': b'x', 'names.csv': b'a'}])
+@pytest.mark.parametrize('form', ['', './', 'two', 'gz'])
+def test_folders_of_classes_are_read_as_in_a_folder(form, extra, tmp_path):
+    files = [*classes(tmp_path, extra).items()]
+    bags.convert(tmp_path / 'in', tmp_path / 'of-folder')
+    (tmp_path / 'tars').mkdir()
+    if form == 'two':  # Each tar has one class.
+        make_tar(tmp_path / 'tars/0.tar', files[:6])
+        make_tar(tmp_path / 'tars/1.tar', files[6:])
+    else:
+        named = [(f'{form}{name}' if form == './' else name, data) for name, data in files]
+        make_tar(tmp_path / 'tars/0.tar', named, 'w:gz' if form == 'gz' else 'w')
+    done = bags.convert(tmp_path / 'tars', tmp_path / 'out')
+    assert done.notes[0] == 'read as classes: 6 datapoints, a folder for each class'
+    left_out = [note for note in done.notes if 'left out: ' in note]
+    assert all(any(name in note for note in left_out) for name in extra)
+    with bags.open(tmp_path / 'out') as dataset, bags.open(tmp_path / 'of-folder') as of_folder:
+        assert dataset.spec == of_folder.spec
+        assert dataset.column('label') == of_folder.column('label') == ['cat'] * 3 + ['dog'] * 3
+        assert dataset.column('__key__') == of_folder.column('__key__')
+    source = open_source(tmp_path / 'tars')
+    assert source.readings()[:2] == [('classes', 6), ('webdataset', 6)]
+    assert 'label' not in open_source(tmp_path / 'tars', layout='webdataset').spec
+
+
+def test_folders_of_classes_that_an_export_writes(tmp_path):
+    classes(tmp_path)
+    bags.convert(tmp_path / 'in', tmp_path / 'd')
+    with bags.open(tmp_path / 'd') as dataset:
+        for rows in (slice(None), slice(0, 2), slice(3, None)):  # The last two are of one class.
+            for format in ('webdataset', 'files'):
+                target = tmp_path / f'{format} {rows.start}'
+                notes = bags.export(dataset[rows], target, format=format, shard_length=2).notes
+                layout = 'classes' if notes else None
+                assert ("layout='classes'" in ''.join(notes)) == (rows != slice(None))
+                done = bags.convert(target, tmp_path / f'{format} {rows.start} out', layout=layout)
+                assert done.spec == dataset.spec
+                with bags.open(tmp_path / f'{format} {rows.start} out') as again:
+                    assert again.column('label') == dataset[rows].column('label')
+
+
+def test_folders_of_classes_whose_files_do_not_follow_each_other(tmp_path):
+    files = sorted(classes(tmp_path).items(), key=lambda item: (item[0][-3:], item[0]))
+    path = make_tar(tmp_path / 'a.tar', files)
+    match = (
+        r"layout='classes': 6 datapoints.*layout='stems': 6 datapoints.*layout='webdataset': 12 datapoints"
+    )
+    with pytest.raises(bags.SourceError, match=match):
+        bags.convert(path, tmp_path / 'out')
+    done = bags.convert(path, tmp_path / 'out', layout='classes')
+    assert (done.datapoints, done.spec['label'], done.spec['txt']) == (6, 'utf8', 'utf8')
+    assert bags.convert(path, tmp_path / 'out', resume=True).datapoints == 6
+    with pytest.raises(
+        bags.SourceError, match=r'0\.jpg.* a folder for each class, got a file outside of any'
+    ):
+        open_source(make_tar(tmp_path / 'b.tar', [*files, ('0.jpg', CAT), ('1.jpg', CAT)]), layout='classes')
+
+
+@pytest.mark.parametrize('has_log', [True, False])
+def test_an_import_of_classes_in_tars_is_continued(has_log, tmp_path):
+    """Datasets that were begun without labels stay so."""
+    files = [*classes(tmp_path).items()]
+    path = make_tar(tmp_path / 'a.tar', files)
+    for layout in ('webdataset', None):
+        out = tmp_path / f'{layout}'
+        spec = bags.convert(path, out, layout=layout, link=True).spec
+        assert ('label' in spec) == (layout is None)
+        if not has_log:
+            (out / 'progress.json').unlink()
+        make_tar(path, files)
+        again = bags.convert(path, out, resume=True, link=True)
+        assert (again.datapoints, again.spec) == (6, spec)
+
+
+@pytest.mark.parametrize(
+    'names',
+    [
+        ['0/1.jpg', '0/2.jpg'],
+        ['0.jpg', '1.jpg'],
+        ['a/b/0.jpg', 'a/c/0.jpg'],
+        ['a/0.jpg', 'b/c/0.jpg'],
+        ['cat/0.jpg', 'dog/0.label.txt', 'cat/1.label'],
+    ],
+)
+def test_keys_with_folders_that_are_no_classes(names, tmp_path):
+    make_tar(tmp_path / 'a.tar', [(name, CAT if name.endswith('jpg') else b'x') for name in names])
+    found = open_source(tmp_path / 'a.tar')
+    assert found.spec.get('label', 'bytes?') == 'bytes?'
