@@ -53,6 +53,8 @@ MAX_FOLDERS = 64
 """Maximum number of folders that are compared with each other as fields."""
 MAX_DEPTH = 3
 """Number of positions in a path at which the folders of fields are looked for."""
+MAX_SHARED_NUMBERS = 0.1
+"""Share of the numbers of files in folders of classes that are in several folders."""
 MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.5
 """Share of the files of the larger of two folders that must be in both, if only types make them fields; and
 the same for files and a folder beside them."""
@@ -73,27 +75,48 @@ def find_layout(names: list[str]) -> str:
     """Infers the layout of a folder from the paths of its files.
 
     Folders of numbered files are episodes if the folder names are numbers or end with a number (`ep_12`),
-    if most folders have a series of the same name, and classes otherwise. Files that have the same names as
-    others in their folder, such as a recording and its transcript, are no frames of an episode, unless the
-    folder is called one and they are no sounds.
+    if most folders have a series of the same name, and classes otherwise. Folders whose names are numbers are
+    also classes if the numbers of their files are unrelated, as in `0/1.png`, `7/2.png`, `0/5.png`. Files
+    that have the same names as others in their folder, such as a recording and its transcript, are no frames
+    of an episode, unless the folder is called one and they are no sounds.
     """
     folders = {name.partition('/')[0] for name in names if '/' in name}
     if len(folders) > 1 and all('/' in name for name in names):
         if are_classes(folders):
             return 'classes' if all(name.count('/') == 1 for name in names) else 'stems'
-        runs: Counter[tuple[str, str, str]] = Counter()
+        runs: dict[tuple[str, str, str], set[int]] = defaultdict(set)
         for name in names:
             folder, _, rest = name.partition('/')
             prefix, number, extension = _split_numbered(rest)
             if number:
-                runs[folder, prefix, extension] += 1
-        has_run = {folder for (folder, _, _), count in runs.items() if count > 1}
+                runs[folder, prefix, extension].add(int(number))
+        has_run = {folder for (folder, _, _), numbers in runs.items() if len(numbers) > 1}
         shared = Counter((prefix, extension) for _, prefix, extension in runs)
         if has_run == folders and 2 * max(shared.values()) > len(folders) and not _has_pairs(names, folders):
-            return 'episodes'
+            common = shared.most_common(1)[0][0]
+            numbered = [numbers for (_, *run), numbers in runs.items() if tuple(run) == common]
+            if all(map(_WORD_OF_EPISODE.fullmatch, folders)) or not _are_unrelated(numbered):
+                return 'episodes'
         if all(name.count('/') == 1 for name in names):
             return 'classes'
     return 'stems'
+
+
+def _are_unrelated(numbered: list[set[int]]) -> bool:
+    """Returns whether the numbers of files in several folders do not count the frames of each folder.
+
+    Their ranges overlap, and either the folders share hardly any number, or the steps between numbers differ.
+    """
+    ranges = sorted((min(numbers), max(numbers)) for numbers in numbered)
+    apart = sum(one[1] < other[0] for one, other in itertools.pairwise(ranges))
+    if 2 * apart >= len(ranges) - 1:
+        return False
+    total, distinct = sum(map(len, numbered)), len(set[int]().union(*numbered))
+    if total - distinct <= MAX_SHARED_NUMBERS * total:
+        return True
+    steps = [Counter(b - a for a, b in itertools.pairwise(sorted(numbers))) for numbers in numbered]
+    irregular = sum(2 * max(each.values(), default=1) < each.total() for each in steps)
+    return 2 * irregular > len(numbered)
 
 
 def without_strays(names: list[str]) -> list[str]:

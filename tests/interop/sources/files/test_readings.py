@@ -121,6 +121,28 @@ COMPLETE = {
         named('session_1/{}.flac', 'session_1/{}.txt', 'session_2/{}.flac', 'session_2/{}.txt'),
         'classes', 6,
     ),
+    'digits, numbered over all classes': (
+        {f'{(7 * n + n // 9) % 10}/{n}.png': PNG for n in range(60)},
+        'classes', 60,
+    ),
+    'two classes with numbers': ({f'{n * n % 5 % 2}/{n:05}.jpg': CAT for n in range(20)}, 'classes', 20),
+    'digits of cameras': (
+        {f'{digit}/IMG_{1000 + 37 * n * n % 911 + digit}.jpg': CAT for digit in range(5) for n in range(8)},
+        'classes', 40,
+    ),
+    'frames of recordings with numbers': (
+        {f'{recording}/{n}.png': PNG for recording in range(3) for n in range(5 + recording)},
+        'episodes', 3,
+    ),
+    'frames with gaps': (
+        {f'{recording}/{5 * n:04}.png': PNG for recording in range(3) for n in range(9) if n != 4},
+        'episodes', 3,
+    ),
+    'frames numbered on': ({f'{n // 10}/{n}.png': PNG for n in range(30)}, 'episodes', 3),
+    'frames with times': (
+        {f'{n // 9}/{1690000000000 + 33 * n + n * n % 7}.png': PNG for n in range(27)},
+        'episodes', 3,
+    ),
     'speakers and chapters': (named('19/1/19-1-{}.flac', '26/2/26-2-{}.flac'), 'stems', 6),
     'shards of img2dataset': (
         named('00000/0{}.jpg', '00000/0{}.json', '00001/1{}.jpg', '00001/1{}.json'),
