@@ -65,6 +65,12 @@ def type_of(extension: str) -> str:
     return _TYPES.get(last, _TYPES.get(last.removeprefix('_'), 'bytes'))  # The field of `.3gp` is `_3gp`.
 
 
+def media_type(extension: str) -> str:
+    """Returns the type of files with an extension; image formats have the same type."""
+    found = type_of(extension)
+    return 'image' if found in IMAGE_TYPES else extension if found == 'bytes' else found
+
+
 def type_of_all(extensions: Iterable[str]) -> str:
     """Returns the type for files with one of some extensions."""
     types = set(map(type_of, extensions))

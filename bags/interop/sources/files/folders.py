@@ -33,8 +33,9 @@ from bags.interop.files import (
     is_transport_stream,
 )
 from bags.interop.source import check_expanded, list_some
+from bags.interop.sources.files.fields import FileGroup
 from bags.interop.sources.files.file_metadata import FileMetadata, join
-from bags.interop.sources.files.layouts import LABEL_FIELD, FileGroup
+from bags.interop.sources.files.layouts import LABEL_FIELD
 from bags.interop.sources.files.readings import Reading, Readings
 from bags.interop.sources.files.yolo import Classes, parse_labels
 from bags.interop.stores import find_store, list_files, open_in, read_in, size_in, walk
@@ -184,7 +185,7 @@ class FolderSource(FileSource[str]):
                     types[field] = type_of(extension) + '[]' * is_sequence
             fields |= found.keys()
         types = {field: type_of_all(each) for field, each in extensions.items()} | types
-        self._has_labels = self.layout == 'classes' and 'label' not in fields
+        self._has_labels = reading.has_labels and 'label' not in fields
         if self._has_labels:
             types['label'] = 'utf8'
         field_sets = Counter(entry.field_set for entry in self.entries())

@@ -4,7 +4,8 @@ files      each file is a datapoint
 stems      files that differ only in their extension are a datapoint: `x.jpg`, `x.txt`, `x.json`
 classes    like stems, with a folder for each class; the folder name becomes the field `label`
 episodes   each folder is a datapoint; its numbered files are sequences
-fields     files of one name in several folders are a datapoint: `audio/x.flac`, `text/x.txt`
+fields     files of one name in several folders are a datapoint: `audio/x.flac`, `text/x.txt`; or files whose
+           names differ in a prefix or suffix: `x.jpg`, `x_mask.png`
 coco       like stems, each photo with the boxes and labels of a JSON file of COCO
 yolo       like fields, with the boxes and labels of `labels/x.txt` for the photo `images/x.jpg`
 tables     like stems, with the columns of a table that names the files
@@ -16,18 +17,19 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from typing import NamedTuple
 
 from bags.errors import SourceError
-from bags.interop.exported import EPISODE, are_classes
-from bags.interop.file_extensions import IMAGE_TYPES, field_of, split_name, type_of
+from bags.interop.exported import are_classes
+from bags.interop.file_extensions import field_of, media_type, split_name, type_of
 from bags.interop.ignored_files import MEDIA, METADATA_TABLES
+from bags.interop.sources.files.affixes import WORD_OF_EPISODE
+from bags.interop.sources.files.fields import FileGroup, add_file, group_fields, without_folder
 
 LAYOUTS = {
     'files': 'each file is a datapoint',
     'stems': 'files that differ only in their extension are a datapoint',
     'classes': 'a folder for each class',
-    'fields': 'a folder for each field',
+    'fields': 'a folder, prefix or suffix for each field',
     'coco': 'photos with boxes of COCO',
     'yolo': 'photos with boxes of YOLO',
     'tables': 'files with the columns of tables that name them',
@@ -38,37 +40,15 @@ _OF_TARS = {
 }
 """Each layout, and what it takes the files for."""
 
-FileGroup = tuple[str, dict[str, str | list[str]]]
-"""The key of a datapoint, and the file of each field, or the files of a sequence in order."""
-
 _NUMBERED = re.compile(r'(.*?)([0-9]+)', re.DOTALL)
-_WORD_OF_EPISODE = re.compile(EPISODE.pattern.replace(')?[^a-z]*', ')[^a-z]*'), re.IGNORECASE)
 _IMAGES, _LABELS = ('images', 'jpegimages'), 'labels'
 """Folders of YOLO in lower case: photos are in the former, their label files in the latter beside it."""
 LABEL_FIELD = 'txt'
 """The field of the label files of YOLO."""
 MAX_BESIDE = 16
 """Number of files beside containers, or folders of classes, that are not taken for datapoints themselves."""
-MAX_FOLDERS = 64
-"""Maximum number of folders that are compared with each other as fields."""
-MAX_DEPTH = 3
-"""Number of positions in a path at which the folders of fields are looked for."""
 MAX_SHARED_NUMBERS = 0.1
 """Share of the numbers of files in folders of classes that are in several folders."""
-MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.5
-"""Share of the files of the larger of two folders that must be in both, if only types make them fields; and
-the same for files and a folder beside them."""
-_OF_FIELDS = {
-    'annotation', 'annotations', 'audio', 'calib', 'caption', 'captions', 'color', 'colour', 'depth',
-    'disparity', 'flow', 'frame', 'frames', 'ground', 'groundtruth', 'gt', 'image', 'images', 'img',
-    'imgs', 'input', 'inputs', 'jpegimages', 'json', 'keypoints', 'label', 'labels', 'landmarks',
-    'left', 'lidar', 'mask', 'masks', 'meta', 'metadata', 'normal', 'normals', 'output', 'outputs',
-    'photo', 'photos', 'picture', 'pictures', 'pose', 'poses', 'radar', 'rgb', 'right', 'segmentation',
-    'segmentationclass', 'segmentationobject', 'segmentations', 'semantic', 'sound', 'sounds',
-    'target', 'targets', 'text', 'texts', 'thermal', 'transcript', 'transcripts', 'txt', 'velodyne',
-    'video', 'videos', 'wav', 'wavs', 'xml',
-}  # fmt: skip
-"""Words for what a folder holds, instead of for the class of its files."""
 
 
 def find_layout(names: list[str]) -> str:
@@ -95,7 +75,7 @@ def find_layout(names: list[str]) -> str:
         if has_run == folders and 2 * max(shared.values()) > len(folders) and not _has_pairs(names, folders):
             common = shared.most_common(1)[0][0]
             numbered = [numbers for (_, *run), numbers in runs.items() if tuple(run) == common]
-            if all(map(_WORD_OF_EPISODE.fullmatch, folders)) or not _are_unrelated(numbered):
+            if all(map(WORD_OF_EPISODE.fullmatch, folders)) or not _are_unrelated(numbered):
                 return 'episodes'
         if all(name.count('/') == 1 for name in names):
             return 'classes'
@@ -153,7 +133,7 @@ def _has_pairs(names: list[str], folders: Iterable[str]) -> bool:
     if 2 * len(pairs) <= len(extensions):
         return False
     has_sounds = any(type_of(extension) == 'audio' for extension in set().union(*pairs))
-    return has_sounds or not all(map(_WORD_OF_EPISODE.fullmatch, folders))
+    return has_sounds or not all(map(WORD_OF_EPISODE.fullmatch, folders))
 
 
 def describe(layout: str, count: int) -> str:
@@ -161,130 +141,6 @@ def describe(layout: str, count: int) -> str:
     datapoints = f'{count:,} datapoint{"s" * (count != 1)}'
     about = LAYOUTS.get(layout) or _OF_TARS.get(layout)
     return f'{datapoints}, {about}' if about else datapoints
-
-
-class FieldFolders(NamedTuple):
-    """Folders that each hold a field of the datapoints, at one position of the paths."""
-
-    depth: int
-    """The number of folders above them."""
-    folders: frozenset[str]
-    """Their names; '' for the files beside them."""
-
-
-def find_field_folders(names: Iterable[str]) -> FieldFolders | None:
-    """Finds folders whose files have the same stems, and complete each other: `audio/x.flac`, `text/x.txt`.
-
-    Two folders do if at least half of the stems of the smaller one are in the other, and if the files of a
-    stem have different types, or both folders are called after what they hold (`images/x.png`,
-    `masks/x.png`). Classes with files of the same names and types do not.
-    """
-    names = [name for name in names if not name.endswith(METADATA_TABLES)]
-    above = {name.rpartition('/')[0] for name in names}
-    types_of_ends = {_type(end.lower()) for end in {name.rpartition('.')[2] for name in names}}
-    has_words = any(is_of_field(part) for path in above for part in path.split('/'))
-    if len(above) < 2 or not (len(types_of_ends) > 1 or has_words):
-        return None
-    paths = [(name.split('/'), *split_name(name)) for name in names]
-    types = {extension: _type(extension) for _, _, extension in paths}
-    for depth in range(MAX_DEPTH):
-        folders: dict[str, dict[str, set[str]]] = {}
-        for parts, stem, extension in paths:
-            if len(parts) > depth:
-                folder = parts[depth] if len(parts) > depth + 1 else ''
-                found = folders.setdefault(folder, {})
-                if len(folders) > MAX_FOLDERS:
-                    break
-                found.setdefault(_without(stem, depth if folder else None), set()).add(types[extension])
-        if 1 < len(folders) <= MAX_FOLDERS:
-            complete = {
-                folder
-                for pair in itertools.combinations(folders.items(), 2)
-                if _complete_each_other(*pair)
-                for folder, _ in pair
-            }
-            if complete:
-                return FieldFolders(depth, frozenset(complete))
-    return None
-
-
-def _complete_each_other(
-    one: tuple[str, dict[str, set[str]]], other: tuple[str, dict[str, set[str]]]
-) -> bool:
-    (name, files), (other_name, other_files) = one, other
-    shared = files.keys() & other_files.keys()
-    smaller, larger = sorted((len(files), len(other_files)))
-    if 2 * len(shared) < smaller:
-        return False
-    are_fields = is_of_field(name) + is_of_field(other_name)
-    if are_fields == 2:
-        return True
-    is_beside = not (name and other_name)  # Files and a folder beside them.
-    share = 0 if is_beside and are_fields else MIN_SHARE_BESIDE if is_beside else MIN_SHARE
-    differ = all(files[stem].isdisjoint(other_files[stem]) for stem in shared)
-    return differ and len(shared) >= share * larger
-
-
-def is_of_field(folder: str) -> bool:
-    """Returns whether a folder is called after what its files are: `images`, `image_2`, `left-camera`."""
-    name = folder.rpartition('/')[2].lower()
-    word = re.split(r'[\W\d_]', name, maxsplit=1)[0]
-    return word in _OF_FIELDS and _WORD_OF_EPISODE.fullmatch(name) is None
-
-
-def _type(extension: str) -> str:
-    """Returns the type of files with an extension; image formats have the same type."""
-    found = type_of(extension)
-    return 'image' if found in IMAGE_TYPES else extension if found == 'bytes' else found
-
-
-def _without(stem: str, depth: int | None) -> str:
-    """Returns a path without the folder at a position."""
-    if depth is None:
-        return stem
-    parts = stem.split('/')
-    return '/'.join((*parts[:depth], *parts[depth + 1 :]))
-
-
-def group_fields(names: Iterable[str]) -> list[FileGroup]:
-    """Groups files of the same name in several folders; files of other folders are left out.
-
-    Raises:
-        SourceError: There are no such folders, or two files of a datapoint would be one field.
-    """
-    names = sorted(names)
-    found = find_field_folders(names)
-    if found is None:
-        detail = "expected files of the same name in several folders, such as 'audio/1.wav' and 'text/1.txt'"
-        raise SourceError(names[0] if names else '', detail)
-    depth, folders = found
-    members: dict[str, dict[str, list[tuple[str, str]]]] = defaultdict(lambda: defaultdict(list))
-    for name in names:
-        parts = name.split('/')
-        folder = parts[depth] if len(parts) > depth + 1 else ''
-        if len(parts) > depth and folder in folders:
-            stem, extension = split_name(name)
-            members[_without(stem, depth if folder else None)][folder].append((extension, name))
-    several = {
-        folder
-        for files in members.values()
-        for folder, found in files.items()
-        if not folder or len(found) > 1
-    }
-    groups: dict[str, dict[str, str | list[str]]] = {}
-    for key, files in sorted(members.items()):
-        fields = groups.setdefault(key, {})
-        for folder, each in files.items():
-            for extension, name in each:
-                plain = '.'.join(filter(None, (folder, extension))) if folder in several else folder
-                _add(fields, field_of(plain), name)
-    return [*groups.items()]
-
-
-def _add(fields: dict[str, str | list[str]], field: str, name: str) -> None:
-    if field in fields:
-        raise SourceError(name, f'expected one file for field {field!r}, got {fields[field]} too')
-    fields[field] = name
 
 
 def label_files(names: Collection[str]) -> dict[str, str]:
@@ -298,7 +154,7 @@ def label_files(names: Collection[str]) -> dict[str, str]:
     files: dict[str, str] = {}
     for name in names:
         stem, extension = split_name(name)
-        if _type(extension) == 'image':
+        if media_type(extension) == 'image':
             where = _images_folder(stem)
             parts = stem.split('/')
             beside = stem if where is None else '/'.join((*parts[:where], _LABELS, *parts[where + 1 :]))
@@ -327,14 +183,14 @@ def group_photos(names: Iterable[str], labels: Mapping[str, str] | None = None) 
     """
     names = sorted(names)
     own = set(labels.values()) if labels else set[str]()
-    stems = {split_name(name)[0] for name in names if _type(split_name(name)[1]) == 'image'}
+    stems = {split_name(name)[0] for name in names if media_type(split_name(name)[1]) == 'image'}
     groups: dict[str, dict[str, str | list[str]]] = {}
     for name in names:
         stem, extension = split_name(name)
         if stem in stems and name not in own and not (labels is not None and extension == LABEL_FIELD):
-            key = stem if labels is None else _without(stem, _images_folder(stem))
+            key = stem if labels is None else without_folder(stem, _images_folder(stem))
             fields = groups.setdefault(key, {})
-            _add(fields, field_of(extension), name)
+            add_file(fields, field_of(extension), name)
             if labels is not None and (label := labels.get(name)):
                 fields[LABEL_FIELD] = label
     return sorted(groups.items())
@@ -345,14 +201,14 @@ def group(names: Iterable[str], layout: str) -> list[FileGroup]:
     if layout == 'episodes':
         return _episodes(sorted(names))
     if layout == 'fields':
-        return group_fields(names)
+        return group_fields(names)[0]
     groups: dict[str, dict[str, str | list[str]]] = {}
     for name in sorted(names):
         stem, extension = split_name(name)
         if layout == 'classes' and '/' not in name:
             raise SourceError(name, 'expected a folder for each class, got a file outside of any')
         key = name if layout == 'files' else stem
-        _add(groups.setdefault(key, {}), field_of(extension), name)
+        add_file(groups.setdefault(key, {}), field_of(extension), name)
     return sorted(groups.items())
 
 

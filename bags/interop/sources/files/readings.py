@@ -23,6 +23,7 @@ from bags.interop.file_extensions import split_name
 from bags.interop.ignored_files import is_beside
 from bags.interop.source import list_some
 from bags.interop.sources.files.coco import find_coco, is_photo, read_coco
+from bags.interop.sources.files.fields import FileGroup, find_fields, group_fields
 from bags.interop.sources.files.file_metadata import (
     NO_NAMES,
     FileMetadata,
@@ -33,9 +34,7 @@ from bags.interop.sources.files.file_metadata import (
 from bags.interop.sources.files.layouts import (
     LABEL_FIELD,
     LAYOUTS,
-    FileGroup,
     describe,
-    find_field_folders,
     find_layout,
     group,
     group_photos,
@@ -66,6 +65,10 @@ class Reading(NamedTuple):
     """The columns of tables and of annotations."""
     classes: Classes | None = None
     """The classes of YOLO."""
+    depth: int | None = None
+    """The number of folders above those that are fields; None if none are."""
+    has_labels: bool = False
+    """Whether the first folder of a key is the class of the datapoint."""
 
     @property
     def facts(self) -> tuple[str, int]:
@@ -134,7 +137,13 @@ class Readings:
         is_whole = is_given and layout in ('files', 'stems')
         names = self._visible if is_whole else self._all if layout == 'fields' else self._names
         metadata = FileMetadata() if layout == 'episodes' else self._metadata(names)
-        return Reading(layout, group(_without(names, metadata.tables), layout), metadata)
+        names = _without(names, metadata.tables)
+        if layout == 'fields':
+            groups, depth = group_fields(names)
+            keys = [f'{key}.{LABEL_FIELD}' for key, _ in groups]
+            has_labels = depth is None and find_layout(keys) == 'classes'
+            return Reading(layout, groups, metadata, depth=depth, has_labels=has_labels)
+        return Reading(layout, group(names, layout), metadata, has_labels=layout == 'classes')
 
     def choose(self) -> tuple[Reading, list[Reading]]:
         """Returns the reading that an import takes, and those that the user has to choose from, if any.
@@ -151,8 +160,8 @@ class Readings:
         if self._other_tables.tables:
             fitting.append(self.read('tables'))
         if found := [reading for reading in fitting if reading is not None]:
-            if len(found) == 1 and _has_folder_without_boxes(found[0]) and (fields := self._try('fields')):
-                found.append(fields)
+            if len(found) == 1 and (found[0].layout == 'tables' or _has_field_without_boxes(found[0])):
+                found += self._fewer_than(found[0])
             return found[0], found if len(found) > 1 else []
         metadata = self._metadata(self._names)
         names = _without(self._names, metadata.tables)
@@ -166,11 +175,16 @@ class Readings:
         if self._coco_files:
             notes.append(f'{root}: {list_some(self._coco_files)}: no annotations of photos that are there')
         metadata.notes += [note for note in notes if note not in metadata.notes]
-        reading = Reading(layout, group(names, layout), metadata)
-        folders = find_field_folders(self._all)
-        if folders is None or (layout == 'episodes' and folders.depth):
+        reading = Reading(layout, group(names, layout), metadata, has_labels=layout == 'classes')
+        fields = self._fewer_than(reading)
+        if layout == 'episodes' and fields and fields[0].depth != 0:
             return reading, []
-        return reading, [self.read('fields'), reading]
+        return reading, [*fields, reading] if fields else []
+
+    def _fewer_than(self, reading: Reading) -> list[Reading]:
+        """Returns the layout `fields` if it completes datapoints of another reading; else an empty list."""
+        fields = self._try('fields')
+        return [fields] if fields and len(fields.groups) < len(reading.groups) else []
 
     def all(self) -> list[Reading]:
         """Returns every reading that fits, first the one that an import takes."""
@@ -242,8 +256,8 @@ class Readings:
         return metadata
 
 
-def _has_folder_without_boxes(reading: Reading) -> bool:
-    """Returns whether a folder, none of whose photos has boxes, completes other photos: `masks/x.png`."""
+def _has_field_without_boxes(reading: Reading) -> bool:
+    """Returns whether files of a field, none of which has boxes, complete other photos: `masks/x.png`."""
     if reading.layout not in ('coco', 'yolo'):
         return False
     have_boxes: dict[str, bool] = {}
@@ -252,13 +266,12 @@ def _has_folder_without_boxes(reading: Reading) -> bool:
             if isinstance(file, str) and is_photo(file):
                 annotations = reading.metadata.rows.get(file, {}).get('annotations')
                 have_boxes[file] = LABEL_FIELD in files or annotations not in (None, '[]')
-    if all(have_boxes.values()) or (folders := find_field_folders(have_boxes)) is None:
+    if all(have_boxes.values()) or (found := find_fields(have_boxes)) is None:
         return False
-    boxes_in: Counter[str] = Counter()
-    for photo, has_boxes in have_boxes.items():
-        parts = photo.split('/')
-        boxes_in[parts[folders.depth] if len(parts) > folders.depth + 1 else ''] += has_boxes
-    return any(not boxes_in[folder] for folder in folders.folders)
+    boxes_of: Counter[tuple[str, str]] = Counter()
+    for photo, parts in found.parts.items():
+        boxes_of[parts.folder, parts.affix] += have_boxes[photo]
+    return not all(boxes_of.values())
 
 
 def _without(names: list[str], others: Iterable[str]) -> list[str]:

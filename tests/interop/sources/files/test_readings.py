@@ -88,7 +88,9 @@ def test_folders_that_would_be_rows_in_halves(name, tmp_path):
     assert not (tmp_path / 'out').exists()
     done = bags.convert(source, tmp_path / 'out', layout='fields')
     assert done.spec == {'__key__': 'utf8', **fields}
-    assert done.notes[0].startswith(f'read as fields: {done.datapoints} datapoints, a folder for each field')
+    assert done.notes[0].startswith(
+        f'read as fields: {done.datapoints} datapoints, a folder, prefix or suffix for each field'
+    )
     assert bags.convert(source, tmp_path / 'stems', layout='stems').datapoints > done.datapoints
 
 

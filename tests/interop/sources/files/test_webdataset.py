@@ -660,7 +660,7 @@ def test_an_import_of_classes_in_tars_is_continued(has_log, tmp_path):
         ['0.jpg', '1.jpg'],
         ['a/b/0.jpg', 'a/c/0.jpg'],
         ['a/0.jpg', 'b/c/0.jpg'],
-        ['cat/0.jpg', 'dog/0.label.txt', 'cat/1.label'],
+        ['cat/0.jpg', 'dog/2.txt', 'cat/1.label'],
     ],
 )
 def test_keys_with_folders_that_are_no_classes(names, tmp_path):
