@@ -69,8 +69,10 @@ def test_an_import_says_what_it_takes_files_for(halves, run_line):
     assert "layout='fields': 2 datapoints" in done.stderr
     assert '(--layout NAME)' in done.stderr
     done = run_line(f'bags import {halves} {halves}-out --layout fields')
-    said = "bags: read as fields: 2 datapoints, a folder for each field; 1 left out: 'text/1.json~'\n"
-    assert (done.code, done.stderr) == (0, said)
+    said = (
+        "read as fields: 2 datapoints, a folder, prefix or suffix for each field; 1 left out: 'text/1.json~'"
+    )
+    assert (done.code, done.stderr) == (0, f'bags: {said}\n')
     assert 'read as' not in done.stdout
     done = run_line(f'bags import {halves} {halves}-out --resume --json')
     assert (done.code, json.loads(done.stdout)['datapoints']) == (0, 2)

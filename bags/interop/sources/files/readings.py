@@ -7,7 +7,7 @@ YOLO, and tables. An import takes
 2. COCO, YOLO or a table with names of files, if one of them fits,
 3. the layout that the names of folders and files suggest (`find_layout`).
 
-If several of 2 fit, or if a folder for each field would complete the datapoints of 3, or photos with boxes by
+If several of 2 fit, or if `fields` would complete the datapoints of 3 or of a table, or photos with boxes by
 masks, the import raises an error that lists the readings.
 """
 
