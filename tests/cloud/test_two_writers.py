@@ -21,6 +21,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 import bags
 from bags import bag
 from bags.authoring.temporary_shards import begin, commit
+from bags.interop.targets.target import Target
 from bags.storage import Hints, store_for
 from tests.cloud.conftest import GCS, S3, make_storage
 from tests.servers import Proxy
@@ -328,6 +329,101 @@ def test_parallel_tasks_that_write_one_dataset(place):
         commit(store, runs[1], moves[1])
 
 
+# Exports.
+
+FACTS = {'format': 'files', 'extension': 'files', 'datapoints': 2}
+
+
+def begin_export(place, name, number=0, resume=False, late=0):
+    """Begins an export; `late`: the number of its listings that are empty."""
+    path, options = place.late(name, late) if late else (place.path(name), place.options)
+    if 'filesystem' in options:  # Exports take URLs only.
+        pytest.skip('needs a proxy')
+    facts = {**FACTS, 'number': number}
+    return Target(path, options.get('storage_options'), facts, lambda: 'a dataset', resume=resume)
+
+
+def read_files(place, name):
+    store, path = store_for(place.path(name), None, place.options.get('storage_options'))
+    return {file: store.read(store.join(path, file)) for file in store.walk(path)}
+
+
+@pytest.mark.parametrize('resume', [False, True])
+def test_two_exports_that_list_an_empty_folder(place, resume):
+    name = f'export-empty-{resume}'
+    with begin_export(place, name) as first:
+        first.write('a.txt', b'first')
+        with pytest.raises(BlockingIOError, match=f'another writer has just begun here.*{name}'):
+            begin_export(place, name, 1, resume, late=1)
+        first.write('b.txt', b'first')
+    assert read_files(place, name) == {'a.txt': b'first', 'b.txt': b'first'}
+
+
+@pytest.mark.parametrize('resume', [False, True])
+@pytest.mark.parametrize('empty', [1, 2, 3])
+def test_a_listing_that_is_empty_by_mistake_before_an_export(place, resume, empty):
+    """The folder has a complete export."""
+    name = f'export-mistake-{resume}-{empty}'
+    with begin_export(place, name) as first:
+        first.write('a.txt', b'first')
+    try:
+        with pytest.raises(OSError, match=name):
+            begin_export(place, name, 1, resume, late=empty)
+    finally:
+        place.listings.empty = 0
+    assert read_files(place, name) == {'a.txt': b'first'}
+
+
+def test_an_export_that_was_resumed_by_another_process(place):
+    name = 'export-resumed'
+    for way in ('ends', 'fails', 'writes a shard'):
+        first = begin_export(place, f'{name}-{way}')
+        first.write('a.txt', b'same')
+        with begin_export(place, f'{name}-{way}', resume=True) as second:
+            second.write('a.txt', b'same')
+            if way == 'writes a shard':
+                with pytest.raises(OSError, match='another export has continued this one'):
+                    first.end_shard(1)
+            second.write('b.txt', b'second')
+        if way == 'fails':
+            first.__exit__(KeyError, KeyError(), None)
+        else:
+            with pytest.raises(OSError, match='another export has continued this one'), first:
+                pass
+        assert read_files(place, f'{name}-{way}') == {'a.txt': b'same', 'b.txt': b'second'}
+
+
+def test_an_export_removes_only_its_own_files(place):
+    name = 'export-own'
+    store, path = store_for(place.path(name), None, place.options.get('storage_options'))
+    export = begin_export(place, name)
+    export.write('a.txt', b'mine')
+    store.replace(store.join(path, 'b.txt'), b'of somebody')
+    with pytest.raises(OSError, match=r'b\.txt'), export:
+        export.write('b.txt', b'mine')
+    assert read_files(place, name) == {'b.txt': b'of somebody'}
+    export = begin_export(place, f'{name}-tar')
+    store.replace(store.join(f'{path}-tar', '000000.tar'), b'of somebody')
+    with pytest.raises(OSError, match=r'000000\.tar'), export, export.create('000000.tar') as file:
+        file.write(bytes(9 << 20))
+    assert read_files(place, f'{name}-tar') == {'000000.tar': b'of somebody'}
+
+
+def test_an_export_that_cannot_be_resumed_stays_as_it_is(place):
+    name = 'export-stays'
+    with begin_export(place, name) as first:
+        first.write('a.txt', b'first')
+        files = read_files(place, name)
+        with pytest.raises(InterruptedError), begin_export(place, name, resume=True):
+            raise InterruptedError
+        assert read_files(place, name) == files
+        with pytest.raises(ValueError, match='expected an export of the same arguments'):
+            begin_export(place, name, 1, resume=True)
+        with pytest.raises(FileExistsError, match='holds an unfinished export'):
+            begin_export(place, name)
+    assert read_files(place, name) == {'a.txt': b'first'}
+
+
 # Single bags and files.
 
 
@@ -525,9 +621,41 @@ class Writers:
             process.stdout.close()
 
 
+def leave_export(path, options, is_closed):
+    """Exports three datapoints; returns their ids if the export is complete, else stops after two of them."""
+    start = 1000 if is_closed else 0
+    with bags.DatasetWriter(f'memory://exported-{path}', SPEC, id=f'source {start}') as writer:
+        ids = [id for id, _ in make_rows(writer, start)]
+    end_shard = Target.end_shard
+
+    def end_and_stop(target, datapoints):
+        end_shard(target, datapoints)
+        raise InterruptedError
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not is_closed:
+            patch.setattr(Target, 'end_shard', end_and_stop)
+            patch.setattr(Target, '_remove_files', lambda _: None)
+        with contextlib.suppress(InterruptedError):
+            bags.export(f'memory://exported-{path}', path, shard_length=2, storage_options=options)
+    return ids * is_closed
+
+
+def read_rows(path, options, is_export):
+    """Returns the ids and texts of a dataset or an export."""
+    if is_export:
+        imported = path.replace('s3://bucket', 'memory://imported')
+        bags.convert(path, imported, source_options=options)
+        path, options = imported, None
+    with bags.open(path, storage_options=options) as dataset:
+        return [(int(row['id']), row['text']) for row in dataset]
+
+
 def leave_as(state, path, options):
     """Writes what the processes find; returns the ids that must stay."""
     storage = {'storage_options': options}
+    if state.startswith('export'):
+        return leave_export(path, options, state.endswith('closed'))
     writer = bags.ShardedDatasetWriter if state.startswith('shards') else bags.DatasetWriter
     limits = {'shard_length': 2} if state.startswith('shards') else {}
     if state.endswith('closed'):
@@ -566,13 +694,13 @@ def run_trials(url, client, trials, cases):
                     ]
                 )
                 expected = [*kept]
-                for number, result in enumerate(results):
-                    expected += range(10 * number, 10 * number + 3) if result == 'ok' else ()
-                with contextlib.ExitStack() as stack:
-                    found = []
-                    if expected or 'ok' in results:
-                        dataset = stack.enter_context(bags.open(path, storage_options=direct))
-                        found = [(row['id'], row['text']) for row in dataset]
+                for number, (task, result) in enumerate(zip(tasks, results, strict=True)):
+                    start = task.get('start', 10 * number)
+                    expected += range(start, start + 3) if result == 'ok' else ()
+                is_export = case.startswith('export')
+                found = read_rows(path, direct, is_export) if expected else []
+                if is_export and expected:
+                    assert len(found) == 3, f'{case} {results} found {found}'
                 ids = [id for id, _ in found]
                 about = f'{case} {results} found {ids}'
                 assert set(expected) <= set(ids), about
@@ -587,6 +715,8 @@ def run_trials(url, client, trials, cases):
 CREATE, RESUME = {'writer': 'folder', 'resume': False}, {'writer': 'folder', 'resume': True}
 SHARDED, SHARDED_RESUME = {'writer': 'shards', 'resume': False}, {'writer': 'shards', 'resume': True}
 COPY, COPY_RESUME = {'writer': 'copy', 'resume': False}, {'writer': 'copy', 'resume': True}
+EXPORT = {'writer': 'export', 'resume': False, 'format': 'webdataset'}
+EXPORT_RESUME = {**EXPORT, 'resume': True, 'start': 0}
 CASES = {
     'create': ('', (CREATE, CREATE)),
     'create-resume': ('', (CREATE, RESUME)),
@@ -602,6 +732,12 @@ CASES = {
     'worker-twice': ('', ({**SHARDED_RESUME, 'first': 1, 'step': 2},) * 2),
     'copy': ('', (COPY, COPY)),
     'copy-resume': ('', (COPY_RESUME, COPY)),
+    'export': ('', (EXPORT, EXPORT)),
+    'export-files': ('', ({**EXPORT, 'format': 'files'},) * 2),
+    'export-parquet': ('', ({**EXPORT, 'format': 'parquet'},) * 2),
+    'export-resume': ('', (EXPORT_RESUME, EXPORT_RESUME)),
+    'export-closed': ('export closed', (EXPORT, {**EXPORT, 'resume': True})),
+    'export-killed': ('export killed', (EXPORT_RESUME, EXPORT_RESUME)),
 }
 """What is there before, and the tasks of both processes."""
 

@@ -22,6 +22,10 @@ def write(task):
         with bags.open(f'memory://source-{task["start"]}') as source:
             bags.copy(source, task['path'], shard_length=2, resume=resume, progress=False, **storage)
         return
+    if task['writer'] == 'export':
+        source, options = f'memory://source-{task["start"]}', {'resume': resume, 'shard_length': 2, **storage}
+        bags.export(source, task['path'], format=task['format'], progress=False, **options)
+        return
     if task['writer'] == 'folder':
         writer = bags.DatasetWriter(task['path'], SPEC, resume=resume, **storage)
     else:
@@ -37,8 +41,9 @@ def main():
     warnings.simplefilter('ignore')
     for line in sys.stdin:
         task = json.loads(line)
-        if task['writer'] == 'copy':
-            with bags.DatasetWriter(f'memory://source-{task["start"]}', SPEC, resume=True) as source:
+        if task['writer'] in ('copy', 'export'):
+            path, id = f'memory://source-{task["start"]}', f'source {task["start"]}'
+            with bags.DatasetWriter(path, SPEC, resume=True, id=id) as source:
                 for id in range(task['start'], task['start'] + task['count']):
                     if len(source) < task['count']:
                         source.append({'id': id, 'text': f'text {id}'})

@@ -22,7 +22,6 @@ import re
 import secrets
 from collections.abc import Callable, Collection
 
-from bags.bag.journal import BAG_JOURNAL_TEXT
 from bags.storage import Lock, Store
 
 JOURNAL = 'unfinished'
@@ -36,6 +35,11 @@ WRITERS_TEXT = (
     b'The last of them removes it, once each has begun.\n'
 )
 SHOWN_SHARDS = 5
+TAKEN = (
+    'another writer or bags.recover has taken this dataset, or it was removed, since this writer began: '
+    'nothing is written. Write the datapoints that are not in it again, with resume=True'
+)
+"""The error of a writer on an object store that finds the journal of another writer."""
 
 
 def is_journal(name: str) -> bool:
@@ -70,6 +74,11 @@ def describe_not_begun(shards: list[str]) -> str:
     return f'{who} not begun (no shard {names})'
 
 
+def of_writer(text: bytes) -> bytes:
+    """Returns the content of a journal on an object store: a text, and a new id for its writer."""
+    return text + f'writer {secrets.token_hex(12)}\n'.encode()
+
+
 class RemoteJournal:
     """The journal of a dataset on an object store. It has the id of the writer that owns the dataset.
 
@@ -80,13 +89,15 @@ class RemoteJournal:
 
     Args:
         store, path: The journal.
-        text: The text that it begins with.
+        data: Its content, which no other writer has.
+        taken: The error of a writer that finds another journal.
     """
 
-    def __init__(self, store: Store, path: str, text: bytes = BAG_JOURNAL_TEXT) -> None:
+    def __init__(self, store: Store, path: str, data: bytes, taken: str = TAKEN) -> None:
         self._store = store
         self._path = path
-        self._data = text + f'writer {secrets.token_hex(12)}\n'.encode()
+        self._data = data
+        self._taken = taken
         self.earlier: bytes | None = None
         """The content of the journal that was replaced; None without one."""
         self.is_held = False
@@ -125,11 +136,18 @@ class RemoteJournal:
     def expect_own(self) -> None:
         """Raises OSError if another writer has taken the dataset since."""
         if self._read() != self._data:
-            detail = (
-                'another writer or bags.recover has taken this dataset, or it was removed, since this writer '
-                'began: nothing is written. Write the datapoints that are not in it again, with resume=True'
-            )
-            raise OSError(errno.ESTALE, detail, os.path.dirname(self._path))
+            raise OSError(errno.ESTALE, self._taken, os.path.dirname(self._path))
+
+    def update(self, data: bytes) -> None:
+        """Replaces the content, which must still have the id of this writer.
+
+        Raises:
+            OSError: Another writer has taken the dataset since.
+        """
+        version = self._store.current_version(self._path)
+        self.expect_own()
+        self._store.replace(self._path, data, version)
+        self._data = data
 
     def leave(self) -> None:
         """Puts the journal back as it was before `take`, unless another writer has taken the dataset since.
@@ -178,7 +196,9 @@ class ShardsJournal:
         self._earlier: list[str] = []
         """The journals that earlier writers left, beside shards and in them."""
         self._lock: Lock | None = None
-        self.remote = RemoteJournal(store, self._path, DATASET_JOURNAL_TEXT) if store.is_remote else None
+        self.remote = (
+            RemoteJournal(store, self._path, of_writer(DATASET_JOURNAL_TEXT)) if store.is_remote else None
+        )
         """The journal on an object store."""
 
     def find(self, names: Collection[str]) -> None:

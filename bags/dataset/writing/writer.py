@@ -12,11 +12,11 @@ from typing import Any, Literal, Unpack
 
 import numpy as np
 
-from bags.bag.journal import Journal
+from bags.bag.journal import BAG_JOURNAL_TEXT, Journal
 from bags.dataset import above
 from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY
 from bags.dataset.format.identity import CopiedFrom, Identity, new_id
-from bags.dataset.format.journal import JOURNAL, RemoteJournal
+from bags.dataset.format.journal import JOURNAL, RemoteJournal, of_writer
 from bags.dataset.format.json_files import write_checksum, write_json
 from bags.dataset.format.options import DatasetWriteOptions, WriterSettings
 from bags.dataset.format.refs import RefsFormat
@@ -132,8 +132,10 @@ class DatasetWriter(BaseWriter):
         """With `resume`, the result of recovering an open episode; None without one, or if it was dropped."""
         journal = self.store.join(self.path, JOURNAL)
         self._journal = Journal(self.store, journal)
-        self.remote_journal = RemoteJournal(self.store, journal) if self.store.is_remote else None
+        self.remote_journal: RemoteJournal | None = None
         """The journal on an object store."""
+        if self.store.is_remote:
+            self.remote_journal = RemoteJournal(self.store, journal, of_writer(BAG_JOURNAL_TEXT))
         self._lock = self.replacement or self.store.lock(self.path)
         try:
             self._open(resume, truncate_to, partial == 'keep')

@@ -1,6 +1,8 @@
 """The folder that an export writes.
 
-Until the export is complete, a hidden file in the folder records its progress.
+Until the export is complete, a hidden file in the folder records its progress. On an object store, the file
+also has an id of the export: of two exports that begin at the same moment, one raises an error before it has
+written anything, and an export that another one has resumed raises an error and removes nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ import json
 import os
 import posixpath
 import re
+import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, BinaryIO, Literal, Self
 
 from bags.bag.temporary_files import remove_leftovers, temporary_path
 from bags.concurrency import map_concurrently
+from bags.dataset.format.journal import RemoteJournal
 from bags.dataset.format.metadata import METADATA
 from bags.interop.stores import find_store
 from bags.storage import Durability, Output
@@ -28,6 +32,11 @@ UNFINISHED = '.unfinished-export.json'
 """The file in the folder of an unfinished export."""
 _OWN = re.compile(rf'[0-9]{{6,}}\.(tar|parquet)|{re.escape(METADATA)}|meta|data|videos')
 """Top-level names in the folder of a complete export."""
+
+_TAKEN = (
+    'another export has continued this one, or its files were removed, since it began: nothing more is '
+    'written. If the other export fails, run this one again with resume=True'
+)
 
 BUFFER_BYTES = 1 << 16
 """Bytes of a tar or Parquet file that are collected before they are passed to the store."""
@@ -68,6 +77,7 @@ class Target:
             With 'overwrite': it contains other files than an export.
         ValueError: The unfinished export has other facts or another dataset, or 'overwrite' is used with a
             URL.
+        BlockingIOError: Another export writes to the folder.
     """
 
     def __init__(
@@ -88,6 +98,8 @@ class Target:
         self._fingerprint = fingerprint
         self._extension = facts['extension']
         self._keeps_files = False
+        self._found = b''
+        """The progress of the export that is resumed, as it was read."""
         self._replaced = ''
         self._store: LocalStore | None = None
         """The store that syncs files, if they are local."""
@@ -104,15 +116,14 @@ class Target:
         elif mode == 'overwrite' and names:
             self._check_own(names)
         elif names:
-            detail = 'the folder is not empty'
-            if UNFINISHED in names:
-                detail = "holds an unfinished export: resume=True continues it, mode='overwrite' replaces it"
-            raise FileExistsError(errno.EEXIST, detail, self.path)
+            raise self._not_empty_error(names)
         if self._store and self._replaced:
             self._root = temporary_path(self._store, self._replaced)
         if self._store:
             self._store.make_folder(self._root)
-        self._lock = self._store.lock(self._root) if self._store and self._replaced else None
+        self._lock = self._store.lock(self._root) if self._store else None
+        self._journal = None if self._store else self._take(names)
+        """The journal on an object store."""
         self._folders = {''}
         self.files: set[str] = set()
         """Paths of written files in the folder."""
@@ -121,9 +132,15 @@ class Target:
         """Total bytes of the exported files."""
         self.notes: list[str] = []
         """Sentences about data that the export leaves out or changes."""
-        for number in range(len(self.shards)):
-            self.size += self._files.stat(posixpath.join(self._root, self._shard(number))).size
-        self._write_progress()
+        try:
+            for number in range(len(self.shards)):
+                self.size += self._files.stat(posixpath.join(self._root, self._shard(number))).size
+        except BaseException:
+            if self._journal is not None:
+                self._journal.leave()
+            raise
+        if self._store:
+            self._write_progress()
 
     @property
     def shards(self) -> list[int]:
@@ -154,40 +171,47 @@ class Target:
         if folder not in self._folders:
             self._files.make_folder(posixpath.join(self._root, folder))
             self._folders.add(folder)
-        self.files.add(name)
-        output = self._files.resume(posixpath.join(self._root, name), 0)
-        try:
+        with self._open(name, posixpath.join(self._root, name)) as output:
             output.write([data])
-            output.close()
-        except BaseException:
-            output.discard()
-            raise
-        self.size += len(data)
 
     @contextlib.contextmanager
     def create(self, name: str) -> Iterator[BinaryIO]:
         """Opens a file for writing; it has the name `name` once it is complete."""
         path = posixpath.join(self._root, name)
         temporary = f'{path}.new' if self._store else path  # Objects become visible when they are complete.
-        self.files.add(name)
         self._temporary.add(f'{name}.new')
-        output = self._files.resume(temporary, 0)
-        try:
-            with io.BufferedWriter(_OutputFile(output), BUFFER_BYTES) as file:
-                yield file
-            self.size += output.size
-            output.close()
-        except BaseException:
-            output.discard()
-            raise
+        with (
+            self._open(name, temporary) as output,
+            io.BufferedWriter(_OutputFile(output), BUFFER_BYTES) as file,
+        ):
+            yield file
         if self._store:
             self._files.rename(temporary, path)
+
+    @contextlib.contextmanager
+    def _open(self, name: str, path: str) -> Iterator[Output]:
+        """Opens the output for a file."""
+        self.files.add(name)
+        replaces = bool(self._store) or self._keeps_files
+        output = self._files.resume(path, 0) if replaces else self._files.create(path)
+        try:
+            yield output
+            size = output.size
+            output.close()
+        except BaseException as exc:
+            output.discard()
+            if isinstance(exc, OSError) and exc.errno in (errno.EEXIST, errno.ESTALE):
+                self.files.discard(name)  # The file is of another process.
+            raise
+        self.size += size
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, exc_type: object, exc: BaseException | None, traceback: object) -> None:
         if exc is None:
+            if self._journal is not None:
+                self._journal.expect_own()
             self._sync()
             self._files.remove(posixpath.join(self._root, UNFINISHED))
             if self._store:
@@ -196,12 +220,24 @@ class Target:
         elif self._replaced:
             shutil.rmtree(self._root, ignore_errors=True)
         elif not self._keeps_files:
-            for name in [*self.files, *self._temporary, UNFINISHED]:
-                self._files.remove(posixpath.join(self._root, name))
+            self._remove_files()
+        elif self._journal is not None:
+            self._journal.is_changed = bool(self.files)
+            self._journal.leave()
         if self._lock is not None:
             self._lock.release()
         if isinstance(exc, OSError) and exc.filename is None and exc.errno is not None:
             exc.filename = self.path
+
+    def _remove_files(self) -> None:
+        """Removes what this export has written, unless another one has taken the folder."""
+        if self._journal is not None:
+            try:
+                self._journal.expect_own()
+            except OSError:
+                return
+        for name in [*self.files, *self._temporary, UNFINISHED]:
+            self._files.remove(posixpath.join(self._root, name))
 
     def _names(self) -> list[str]:
         """Returns the names of files and folders in the folder."""
@@ -210,12 +246,47 @@ class Target:
         except FileNotFoundError:
             return []
 
+    def _not_empty_error(self, names: list[str]) -> FileExistsError:
+        detail = 'the folder is not empty'
+        if UNFINISHED in names:
+            detail = "holds an unfinished export: resume=True continues it, mode='overwrite' replaces it"
+        return FileExistsError(errno.EEXIST, detail, self.path)
+
+    def _take(self, names: list[str]) -> RemoteJournal:
+        """Takes a folder on an object store by writing the progress, and lists it again.
+
+        Args:
+            names: The names that were listed in the folder.
+
+        Raises:
+            FileExistsError, BlockingIOError: The folder is not empty, or another export has just begun.
+            OSError: The listing is wrong.
+        """
+        self._progress['writer'] = secrets.token_hex(12)
+        path = posixpath.join(self._root, UNFINISHED)
+        journal = RemoteJournal(self._files, path, json.dumps(self._progress).encode(), _TAKEN)
+        journal.take(UNFINISHED in names)
+        try:
+            if (journal.earlier or b'') != self._found:
+                detail = 'another export has just changed this one: try again once it has ended'
+                raise BlockingIOError(errno.EWOULDBLOCK, detail, self.path)
+            listed = self._names()
+            journal.expect_listed(listed)
+            if not self._keeps_files and listed != [UNFINISHED]:
+                raise self._not_empty_error([name for name in listed if name != UNFINISHED])
+        except BaseException:
+            journal.leave()
+            raise
+        return journal
+
     def _continue(self, names: list[str]) -> None:
         """Reads the progress of an unfinished export."""
         if UNFINISHED not in names:
             raise FileExistsError(errno.EEXIST, 'holds no unfinished export to resume', self.path)
         try:
-            progress = json.loads(self._files.read(posixpath.join(self._root, UNFINISHED)))
+            self._found = self._files.read(posixpath.join(self._root, UNFINISHED))
+            progress = json.loads(self._found)
+            progress.pop('writer', None)
             shards = [int(stop) for stop in progress.pop('shards')]
             fingerprint = progress.pop('fingerprint')
         except (ValueError, TypeError, KeyError, AttributeError):
@@ -257,8 +328,11 @@ class Target:
         return False
 
     def _write_progress(self) -> None:
-        path, data = posixpath.join(self._root, UNFINISHED), json.dumps(self._progress).encode()
-        (self._store or self._files).replace(path, data)
+        data = json.dumps(self._progress).encode()
+        if self._journal is not None:
+            self._journal.update(data)
+        elif self._store:
+            self._store.replace(posixpath.join(self._root, UNFINISHED), data)
 
     def _sync(self) -> None:
         """Syncs the files and their folders to disk."""

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags.storage.local import LocalStore
 
 DATA = Path(__file__).parents[3] / 'examples' / 'data'
 MARK = '.unfinished-export.json'
@@ -136,6 +137,18 @@ def test_overwrite_replaces_exports_alone(dataset, tmp_path):
     bags.export(dataset, 'memory://exports/new', format='files')
     with pytest.raises(ValueError, match="mode='overwrite' needs a local folder"):
         bags.export(dataset, 'memory://exports/new', mode='overwrite')
+
+
+def test_an_export_that_is_being_written_is_not_resumed(dataset, tmp_path):
+    export_killed(dataset, tmp_path / 'tars', 'webdataset', shard_length=7)
+    lock = LocalStore().lock(tmp_path / 'tars')
+    before = tree(tmp_path / 'tars')
+    with pytest.raises(BlockingIOError, match='another writer has it open'):
+        bags.export(dataset, tmp_path / 'tars', shard_length=7, resume=True)
+    assert tree(tmp_path / 'tars') == before
+    lock.release()
+    bags.export(dataset, tmp_path / 'tars', shard_length=7, resume=True)
+    assert len(content(tmp_path / 'tars')) == 40
 
 
 def test_an_export_that_fails_leaves_what_it_would_replace(dataset, tmp_path):
