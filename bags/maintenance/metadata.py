@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bags.bag.checksums import checksums_name
+from bags.concurrency import map_concurrently
 from bags.dataset.format.json_files import remove_json, write_json
 from bags.dataset.format.metadata import (
     METADATA,
@@ -46,7 +47,8 @@ def set_metadata(
         FileNotFoundError: The dataset does not exist.
         ValueError: The path is a single bag, or the metadata are invalid, or name fields that do not exist.
         TypeError: The metadata are not a mapping, or have values that JSON cannot represent.
-        OSError: On an object store, another process has replaced the metadata meanwhile.
+        OSError: On an object store, another process has replaced the metadata of the dataset or of a shard
+            meanwhile.
 
     Examples:
         >>> bags.set_metadata('episodes', {**dataset.metadata, 'licence': 'CC0 1.0'})
@@ -60,7 +62,8 @@ def set_metadata(
     spec = store.join(location.parts[0], 'spec.json')
     schema = load_spec(store.read(spec), spec)
     data = dump_metadata(metadata, schema)
-    version = store.current_version(store.join(location.parts[0], METADATA))
+    files = [store.join(folder, METADATA) for folder in location.parts]
+    versions = map_concurrently(store.current_version, files, store.is_remote)
     with contextlib.suppress(CorruptError):  # Damaged metadata is replaced.
         folder = location.parts[0]
         checksum = checksums_name(METADATA)
@@ -68,12 +71,10 @@ def set_metadata(
         before = read_metadata(store, folder, names)
         metadata = with_order(keep_packages(metadata, before, schema), in_order(schema, before))
         data = dump_metadata(metadata, schema)
-    for folder in location.parts:
-        file = store.join(folder, METADATA)
+    for folder, file, version in zip(location.parts, files, versions, strict=True):
         if metadata:
             has_checksums = store.exists(store.join(folder, checksums_name('refs.bag')))
-            # The other shards have copies, which are not read.
-            write_json(store, file, data, has_checksums, version if folder == location.parts[0] else '')
+            write_json(store, file, data, has_checksums, version)
         else:
-            remove_json(store, file)
+            remove_json(store, file, version)
             store.sync_folder(folder)

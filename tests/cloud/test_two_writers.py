@@ -543,6 +543,39 @@ def test_metadata_that_another_process_has_replaced(s3_storage, proxy):
     assert bags.open(path, **direct).metadata['by'] == 'first'
 
 
+@pytest.mark.parametrize('metadata', [{'by': 'second'}, {}])
+@pytest.mark.parametrize('checksum', [False, True])
+def test_metadata_of_a_later_shard_that_another_process_has_replaced(s3_storage, proxy, metadata, checksum):
+    path = f'{s3_storage.root}/metadata-of-shards-{checksum}-{len(metadata)}'
+    direct, through = {'storage_options': s3_storage.options}, {'storage_options': s3_storage.through(proxy)}
+    options = {'shard_length': 1, 'metadata': {'by': 'nobody'}, 'checksum': checksum}
+    with bags.ShardedDatasetWriter(path, SPEC, **options, **direct) as writer:
+        make_rows(writer, 0)
+    store, shard = store_for(f'{path}/000002', None, s3_storage.options)
+    file, other = store.join(shard, 'metadata.json'), b'{"by": "first"}'
+
+    def before(_):
+        method, target, _ = proxy.requests[-1]
+        is_delete = method == 'DELETE' or target.endswith('?delete')  # obstore lists the objects in a POST.
+        if is_delete or (method == 'PUT' and '/000000/metadata.json' in target):
+            proxy.before = int
+            store.replace(file, other)
+
+    proxy.before = before
+    with pytest.raises(
+        OSError, match=r'after it was read: not overwritten; run this again.*000002/metadata\.json'
+    ):
+        bags.set_metadata(path, metadata, **through)
+    assert store.read(file) == other
+    bags.set_metadata(path, metadata, **direct)
+    assert bags.open(path, **direct).metadata == metadata
+    if metadata:
+        assert json.loads(store.read(file)) == metadata
+    else:
+        assert not store.exists(file)
+    assert bags.verify(path, **direct) == []
+
+
 def test_shards_json_that_another_process_has_removed(s3_storage, proxy):
     path = f'{s3_storage.root}/consolidated'
     direct, through = {'storage_options': s3_storage.options}, {'storage_options': s3_storage.through(proxy)}

@@ -41,8 +41,7 @@ def write_json(
     if not checksum:
         store.replace(path, data, version)
         return
-    if version != '' and store.current_version(path) != version:
-        raise condition_error(path, version)  # Before its checksum is replaced.
+    _expect_version(store, path, version)  # Before its checksum is replaced.
     digest = digest_function()
     if store.exists(path):
         with contextlib.suppress(CorruptError):  # Too large: readers refuse it anyway.
@@ -56,8 +55,9 @@ def write_checksum(store: Store, path: str) -> None:
     store.replace(checksums_name(path), table_of([digest_function()(store.read(path))]))
 
 
-def remove_json(store: Store, path: str) -> None:
-    """Removes a file and its checksum, if they exist."""
+def remove_json(store: Store, path: str, version: str | None = '') -> None:
+    """Removes a file and its checksum, if they exist. `version` and errors as in `Store.replace`."""
+    _expect_version(store, path, version)
     store.remove(checksums_name(path))
     store.remove(path)
 
@@ -66,6 +66,11 @@ def check_no_lfs_pointer(where: object, data: bytes) -> None:
     """Raises CorruptError if a file is the text that Git LFS stores instead of it."""
     if is_lfs_pointer(data):
         raise CorruptError(where, None, f'expected JSON, got {A_LFS_POINTER}')
+
+
+def _expect_version(store: Store, path: str, version: str | None) -> None:
+    if version != '' and store.current_version(path) != version:
+        raise condition_error(path, version)
 
 
 def check_json(store: Store, path: str, data: bytes, renew: str) -> None:
