@@ -262,8 +262,8 @@ class Store(Protocol):
         """
         ...
 
-    def expect_held(self) -> None:
-        """Raises OSError if the folder of `hold` is no longer at its path."""
+    def expect_held(self, moved_to: str | None = None) -> None:
+        """Raises OSError if the folder of `hold` is no longer at its path, or at `moved_to`."""
         ...
 
     def release(self) -> None:

@@ -34,12 +34,12 @@ class HeldFolder:
         self._is_lost = False
         """Whether the folder was missing at its path before, as the writer has then ended."""
 
-    def expect_in_place(self) -> None:
-        """Raises OSError if the folder is no longer at its path."""
+    def expect_in_place(self, moved_to: str | None = None) -> None:
+        """Raises OSError if the folder is no longer at its path, or at `moved_to`."""
         if self._is_released:
             return
         try:
-            stat = os.stat(self.path)
+            stat = os.stat(self.path if moved_to is None else moved_to)
             if stat.st_ino != self._stat.st_ino or stat.st_dev != self._stat.st_dev:
                 self._is_lost = True
         except (FileNotFoundError, NotADirectoryError):

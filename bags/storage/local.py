@@ -70,9 +70,9 @@ class LocalStore:
         held._held = HeldFolder(folder)
         return held
 
-    def expect_held(self) -> None:
+    def expect_held(self, moved_to: str | None = None) -> None:
         if self._held is not None:
-            self._held.expect_in_place()
+            self._held.expect_in_place(moved_to)
 
     def release(self) -> None:
         if self._held is not None:

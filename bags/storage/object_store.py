@@ -288,7 +288,7 @@ class RemoteStore:
     def hold(self, folder: str) -> RemoteStore:
         return self
 
-    def expect_held(self) -> None:
+    def expect_held(self, moved_to: str | None = None) -> None:
         pass
 
     def release(self) -> None:

@@ -369,6 +369,8 @@ class Replacement:
         self._replaced = store.hold(self.target) if exists else None
         """Holds the folder of the dataset to replace; None if there is none."""
         self._locks = [_check(store, self.target)] if exists else []
+        if self._replaced is not None:
+            self._replaced.expect_held()  # It is the folder that was locked.
         self.path = temporary_path(store, self.target)
         """The folder to write."""
         store.make_folder(self.path)
@@ -393,11 +395,19 @@ class Replacement:
         if self._replaced is not None:
             self._replaced.expect_held()
             remove_derived(store, target, is_moved=True)
-            if not store.exchange(self.path, target):
+            # Folders are renamed by path: whether it was the locked one is known afterwards.
+            if store.exchange(self.path, target):
+                try:
+                    self._replaced.expect_held(moved_to=self.path)
+                except BaseException:
+                    store.exchange(self.path, target)
+                    raise
+            else:
                 # If the process is killed in between, `remove_leftovers` puts the old dataset back.
                 remains = self.path.removesuffix('.new') + '.old'
                 store.rename(target, remains)
                 try:
+                    self._replaced.expect_held(moved_to=remains)
                     store.rename(self.path, target)
                 except BaseException:
                     store.rename(remains, target)

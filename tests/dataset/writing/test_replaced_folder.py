@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags.storage.local import LocalStore
 from bags.storage.object_store import NoLock
 
 SPEC = {'id': 'int', 'data': 'bytes'}
@@ -168,6 +169,34 @@ def test_overwriting_replaces_only_the_dataset_that_it_found(tmp_path, kind, exi
     old.abandon()
     assert tree(path) == before
     assert os.listdir(tmp_path) == ['d']
+
+
+@pytest.mark.parametrize('kind', WRITERS)
+@pytest.mark.parametrize('can_exchange', [True, False])
+def test_a_dataset_that_is_replaced_at_the_moment_of_the_swap(tmp_path, monkeypatch, kind, can_exchange):
+    path = tmp_path / 'd'
+    with WRITERS[kind](path, SPEC) as first:
+        fill(first, range(3))
+    old = WRITERS[kind](path, SPEC, mode='overwrite')
+    fill(old, range(10, 15))
+    exchange, before = LocalStore.exchange, {}
+
+    def exchange_late(new, target):
+        if not before:
+            shutil.rmtree(path)
+            with WRITERS[kind](path, SPEC) as other:
+                fill(other, range(100, 103))
+            before.update(tree(path))
+        return can_exchange and exchange(new, target)
+
+    monkeypatch.setattr(LocalStore, 'exchange', staticmethod(exchange_late))
+    with pytest.raises(OSError, match='was removed, moved or replaced') as raised:
+        old.close()
+    assert raised.value.filename == str(path)
+    assert tree(path) == before
+    old.abandon()
+    assert os.listdir(tmp_path) == ['d']
+    assert bags.open(path).column('id').tolist() == [100, 101, 102]
 
 
 def test_an_end_without_locks(tmp_path, monkeypatch):
