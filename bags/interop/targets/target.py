@@ -24,7 +24,7 @@ from bags.concurrency import map_concurrently
 from bags.dataset.format.journal import RemoteJournal
 from bags.dataset.format.metadata import METADATA
 from bags.interop.stores import find_store
-from bags.storage import Durability, Output
+from bags.storage import Durability, Output, Store
 from bags.storage.local import LocalStore
 from bags.storage.urls import plain_path
 
@@ -117,7 +117,10 @@ class Target:
             self._check_own(names)
         elif names:
             raise self._not_empty_error(names)
+        self._old: Store | None = None
+        """Holds the export to replace."""
         if self._store and self._replaced:
+            self._old = self._store.hold(self._replaced) if names else None
             self._root = temporary_path(self._store, self._replaced)
         if self._store:
             self._store.make_folder(self._root)
@@ -216,7 +219,11 @@ class Target:
             self._files.remove(posixpath.join(self._root, UNFINISHED))
             if self._store:
                 self._store.sync_folder(self._root)
-            self._swap()
+            try:
+                self._swap()
+            except BaseException:
+                shutil.rmtree(self._root, ignore_errors=True)
+                raise
         elif self._replaced:
             shutil.rmtree(self._root, ignore_errors=True)
         elif not self._keeps_files:
@@ -226,6 +233,8 @@ class Target:
             self._journal.leave()
         if self._lock is not None:
             self._lock.release()
+        if self._old is not None:
+            self._old.release()
         if isinstance(exc, OSError) and exc.filename is None and exc.errno is not None:
             exc.filename = self.path
 
@@ -352,8 +361,16 @@ class Target:
         if not self._store or not self._replaced:
             return
         old = self._root.removesuffix('.new') + '.old'
-        if os.path.exists(self._replaced):
+        if self._old is not None:
+            self._old.expect_held()
             os.rename(self._replaced, old)  # If the process is killed now, `remove_leftovers` puts it back.
+            try:
+                self._old.expect_held(moved_to=old)
+            except BaseException:
+                os.rename(old, self._replaced)
+                raise
+        elif os.path.exists(self._replaced):
+            os.rmdir(self._replaced)  # Raises an error unless it is still empty.
         os.rename(self._root, self._replaced)
         self._store.sync_folder(os.path.dirname(self._replaced))
         shutil.rmtree(old, ignore_errors=True)

@@ -1,6 +1,7 @@
 """Exports that are killed: an import refuses them, and they are resumed or replaced."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags.interop.targets.target import Target
 from bags.storage.local import LocalStore
 
 DATA = Path(__file__).parents[3] / 'examples' / 'data'
@@ -149,6 +151,24 @@ def test_an_export_that_is_being_written_is_not_resumed(dataset, tmp_path):
     lock.release()
     bags.export(dataset, tmp_path / 'tars', shard_length=7, resume=True)
     assert len(content(tmp_path / 'tars')) == 40
+
+
+@pytest.mark.parametrize('existed', [True, False])
+def test_overwriting_replaces_only_the_export_that_was_found(existed, dataset, tmp_path):
+    target = tmp_path / 'tars'
+    if existed:
+        bags.export(dataset, target, shard_length=7)
+    facts = {'format': 'files', 'extension': 'files'}
+    export = Target(target, None, facts, lambda: 'a dataset', mode='overwrite')
+    export.write('a.txt', b'1')
+    if existed:
+        shutil.rmtree(target)
+    bags.export(dataset, target, shard_length=9)
+    before = tree(target)
+    with pytest.raises(OSError, match='was removed, moved or replaced' if existed else 'not empty'), export:
+        export.write('b.txt', b'2')
+    assert tree(target) == before
+    assert sorted(os.listdir(tmp_path)) == ['dataset', 'tars']
 
 
 def test_an_export_that_fails_leaves_what_it_would_replace(dataset, tmp_path):
