@@ -179,7 +179,7 @@ class Readings:
         fields = self._fewer_than(reading)
         if layout == 'episodes' and fields and fields[0].depth != 0:
             return reading, []
-        return reading, [*fields, reading] if fields else []
+        return reading, [*fields, self.read(layout)] if fields else []
 
     def _fewer_than(self, reading: Reading) -> list[Reading]:
         """Returns the layout `fields` if it completes datapoints of another reading; else an empty list."""

@@ -1,6 +1,7 @@
 """What an import takes files for: it says so, and raises where another layout would complete datapoints."""
 
 import os
+import re
 import tarfile
 import tracemalloc
 import zipfile
@@ -92,6 +93,18 @@ def test_folders_that_would_be_rows_in_halves(name, tmp_path):
         f'read as fields: {done.datapoints} datapoints, a folder, prefix or suffix for each field'
     )
     assert bags.convert(source, tmp_path / 'stems', layout='stems').datapoints > done.datapoints
+
+
+def test_the_numbers_of_datapoints_in_the_error(tmp_path):
+    """Layouts that the user gives have documents too."""
+    files = named('{}.flac', 'text/{}.txt') | {'README.md': b'x', 'sha1sum.txt': b'x'}
+    source = make(tmp_path / 'in', files)
+    with pytest.raises(bags.SourceError, match='several ways') as raised:
+        bags.convert(source, tmp_path / 'out')
+    counts = dict(re.findall(r"layout='(\w+)': (\d+) datapoints", str(raised.value)))
+    assert counts.keys() == {'fields', 'stems'}
+    for layout, count in counts.items():
+        assert bags.convert(source, tmp_path / layout, layout=layout).datapoints == int(count)
 
 
 COMPLETE = {
