@@ -15,6 +15,7 @@ import bags
 from bags.bag import Writer
 from bags.errors import SourceError
 from bags.interop.open_source import open_source
+from tests.dataset.writing.test_kill import die_at, drain, start
 from tests.interop.sources.streams import GOLDEN
 from tests.interop.test_linking import make_photos, make_tar, photo, rows
 from tests.storage.hub import Hub
@@ -289,6 +290,81 @@ def test_what_comes_twice_equals_linking_anew(name, tmp_path):
     else:
         assert rows(index) == rows(tmp_path / 'anew')
     assert bags.verify(index, trust_links=True) == []
+
+
+def texts(path):
+    """Returns the datapoints as texts, which can be sorted."""
+    return [
+        str({name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()})
+        for row in rows(path)
+    ]
+
+
+def link_and_die(raw, index, options, step, halfway, report):
+    die_at(step, halfway)
+    report(update(raw, index, progress=False, **options).datapoints)
+
+
+def kill_updates(tmp_path, name, first, halfway, steps):
+    """Ends an update at some of its calls that change a file, then continues it; returns the number of kills.
+
+    Args:
+        tmp_path, name: A folder; the source.
+        first: Whether the dataset is there before, with a part of the source.
+        halfway: Whether half of the call is done.
+        steps: The numbers of the calls, in order.
+    """
+    raw, before, index = tmp_path / 'raw', tmp_path / 'before', tmp_path / 'index'
+    raw.mkdir()
+    layout = {'layout': LAYOUTS_OF_ONE[name]} if name in LAYOUTS_OF_ONE else {}
+    options = {'shard_length': 3, **layout}
+    for part in range(first):
+        GROWING[name](raw, part)
+        update(raw, before, **options)
+    for part in range(first, first + 2):
+        GROWING[name](raw, part)
+    bags.convert(raw, tmp_path / 'anew', link=True, **options)
+    expected = sorted(texts(tmp_path / 'anew'))
+    kills = 0
+    for step in steps:
+        shutil.rmtree(index, ignore_errors=True)
+        if first:
+            shutil.copytree(before, index)
+        child, source = start(link_and_die, raw, index, options, step, halfway)
+        drain(source)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in (0, 9), f'step {step}'
+        kills += status == 9
+        if first:
+            known = texts(before)
+            assert texts(index)[: len(known)] == known, f'step {step}'
+        if step % 3 == 0:
+            with contextlib.suppress(FileNotFoundError):  # There is no shard yet.
+                bags.recover(index)
+        done = update(raw, index, **options)
+        assert (done.datapoints, done.parents) == (len(expected), [str(raw)]), f'step {step}'
+        assert sorted(texts(index)) == expected, f'step {step}'
+        assert bags.verify(index, trust_links=True) == [], f'step {step}'
+        assert not bags.open(index).unfinished, f'step {step}'
+        if not status:
+            return kills
+    return kills
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('first', [0, 1])
+def test_updates_that_are_killed_at_some_writing_calls(first, tmp_path):
+    assert kill_updates(tmp_path, 'files', first, False, range(1 + first, 10_000, 11)) > 10
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize('name', GROWING)
+@pytest.mark.parametrize('first', [0, 1])
+@pytest.mark.parametrize('halfway', [False, True], ids=['before', 'within'])
+def test_updates_that_are_killed_at_each_writing_call(name, first, halfway, tmp_path, found):
+    kills = kill_updates(tmp_path, name, first, halfway, range(1, 10_000))
+    assert kills > 50
+    found(f'{name}: {kills} updates ended at a call that changes a file: 0 lost or wrong')
 
 
 @pytest.mark.parametrize(('name', 'layout'), [('zips', 'classes'), ('episodes', 'episodes')])

@@ -18,7 +18,8 @@ from bags.interop.open_source import open_source
 FOLDERS = [
     '', '', 'a', 'b', 'cats', 'dogs', 'images', 'labels', 'masks', 'audio', 'text', 'train', 'val', 'ep_0',
     'ep_1', '1', '2', 'train/images', 'train/labels', 'val/images', 'val/labels', 'images/train',
-    'labels/train', 'ep_0/rgb', 'ep_1/rgb', 'ep_0/depth', 'data/a', 'data/b', 'speaker 1/x', 'Annotations', 'JPEGImages',
+    'labels/train', 'ep_0/rgb', 'ep_1/rgb', 'ep_0/depth', 'data/a', 'data/b', 'speaker 1/x',
+    'Annotations', 'JPEGImages',
 ]  # fmt: skip
 ENDS = ['png', 'jpg', 'txt', 'json', 'bin', 'wav', 'cls', 'TextGrid', 'xml', 'seg.png', '']
 STEMS = ['{}', '{:04}', 'frame_{}', 'x.{}', '{}-a', 'Ü {}']
