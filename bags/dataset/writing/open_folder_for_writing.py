@@ -12,7 +12,7 @@ from bags.bag.journal import Journal
 from bags.dataset.format.file_names import BAG_SUFFIXES, IDENTITY, bag_files, is_temporary, linked_fields
 from bags.dataset.format.journal import JOURNAL, RemoteJournal
 from bags.dataset.format.json_files import has_checksums, remove_json
-from bags.dataset.format.metadata import read_metadata
+from bags.dataset.format.metadata import METADATA, Metadata, read_metadata
 from bags.dataset.format.refs import RefsFormat
 from bags.dataset.format.spec import dump_spec, load_spec, type_texts
 from bags.dataset.writing.base_writer import BaseWriter, remove_derived
@@ -66,9 +66,10 @@ def open_folder_for_writing(
             raise SpecError(None, f'the spec of the folder, {type_texts(found)}', writer.spec, path)
     elif any(name.endswith(BAG_SUFFIXES) for name in names):
         raise CorruptError(path, None, 'has bags, but no spec.json')
-    else:
+    # Before spec.json: it has the order of the fields, which `recover` needs once there is a spec.
+    writer.write_metadata([path], read_earlier_metadata(store, path, names))
+    if 'spec.json' not in names:
         store.replace(spec_path, dump_spec(writer.schema), None)
-    writer.write_metadata([path], read_metadata(store, path, names) if 'spec.json' in names else None)
     mode: Literal['create', 'append', 'overwrite'] = 'create'
     kept = None
     if resume:
@@ -99,6 +100,16 @@ def open_folder_for_writing(
                 identity = counts[0], store.read(store.join(path, IDENTITY))
         remove_json(store, store.join(path, IDENTITY))
     return OpenedFolder(mode, kept, counts, identity)
+
+
+def read_earlier_metadata(store: Store, folder: str, names: Collection[str]) -> Metadata | None:
+    """Returns the metadata of a folder; None if no writer has written any.
+
+    It is written before the first bag; a writer that was killed earlier has not written it.
+    """
+    if METADATA not in names and not any(name.endswith(BAG_SUFFIXES) for name in names):
+        return None
+    return read_metadata(store, folder, names)
 
 
 def expect_openable(path: str, names: Collection[str], resume: bool) -> None:

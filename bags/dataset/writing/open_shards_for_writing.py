@@ -11,13 +11,12 @@ from bags.bag.compression import check_dictionary
 from bags.dataset.format.file_names import bag_suffix, begun_suffix, is_linked, is_temporary
 from bags.dataset.format.journal import ShardsJournal
 from bags.dataset.format.listing import is_being_made
-from bags.dataset.format.metadata import read_metadata
 from bags.dataset.format.shard_index import numbered
 from bags.dataset.format.sizes import folder_size
 from bags.dataset.format.spec import load_spec, union
 from bags.dataset.reader import DatasetReader
 from bags.dataset.writing.base_writer import BaseWriter
-from bags.dataset.writing.open_folder_for_writing import expect_no_refs
+from bags.dataset.writing.open_folder_for_writing import expect_no_refs, read_earlier_metadata
 from bags.dataset.writing.reopen import reopen
 from bags.dataset.writing.resume import remove_files
 from bags.errors import CorruptError, SpecError
@@ -82,7 +81,7 @@ def open_shards_for_writing(
     ]
     if shards and not resume:
         raise FileExistsError(errno.EEXIST, 'the shard exists already', shards[0][1])
-    stored = read_metadata(store, shards[0][1], _names_in(store, shards[0][1])) if shards else None
+    stored = read_earlier_metadata(store, shards[0][1], _names_in(store, shards[0][1])) if shards else None
     incomplete: list[str] = []
     while shards and store.is_remote and not _is_complete(store, shards[-1][1], removed):
         number, path = shards.pop()

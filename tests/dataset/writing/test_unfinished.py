@@ -1,5 +1,6 @@
 """A dataset whose writer ended early is reported as unfinished, until a writer finishes it."""
 
+import contextlib
 import errno
 import os
 import random
@@ -165,6 +166,35 @@ def test_a_folder_whose_making_failed_half_way(tmp_path, monkeypatch, kind, remo
     write_until(path, options, 101, None, resume=True)
     assert list(bags.open(path)) == [row(number) for number in range(101)]
     assert not is_said(path)
+
+
+@pytest.mark.skipif(not hasattr(os, 'fork'), reason='a child is forked')
+@pytest.mark.parametrize('kind', KINDS)
+@pytest.mark.parametrize('last', ['metadata.json', 'spec.json'])
+def test_the_order_of_fields_of_a_folder_that_was_only_begun(tmp_path, kind, last):
+    """The order is in metadata.json."""
+    path, spec = tmp_path / 'd', {'words': 'utf8[]', 'id': 'int(4)', 'text': 'utf8'}
+    make = bags.ShardedDatasetWriter if KINDS[kind] else bags.DatasetWriter
+    replace = local.LocalStore.replace
+
+    def replace_until(store, file, *args):
+        if os.path.basename(file) == last:
+            os._exit(9)
+        replace(store, file, *args)
+
+    if not (child := os.fork()):
+        local.LocalStore.replace = replace_until
+        make(path, spec)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
+    assert bool([*path.rglob('metadata.json')]) == (last == 'spec.json')
+    with contextlib.suppress(FileNotFoundError):
+        bags.recover(path)
+    with make(path, spec, resume=True) as writer:
+        writer.append(row(0))
+    assert list(bags.open(path).spec) == list(spec)
+    with make(path, dict(sorted(spec.items())), resume=True) as writer:
+        writer.append(row(1))
+    assert list(bags.open(path).spec) == list(spec)
 
 
 LEFT = ['spec.json.123.new', 'unfinished.7.new', '.refs.bag.0123abcd.new', 'limits..text.bag.0123abcd.new']
