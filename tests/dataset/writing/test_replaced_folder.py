@@ -1,8 +1,11 @@
 """Writers whose folder was removed, moved or replaced: they leave alone what is at their path now."""
 
+import contextlib
 import errno
 import gc
+import itertools
 import os
+import random
 import shutil
 
 import numpy as np
@@ -264,3 +267,151 @@ def test_links_of_an_old_writer(tmp_path):
     assert tree(path) == before
     new.close()
     assert bags.verify(path, trust_links=tmp_path) == []
+
+
+# Random old writers.
+
+RANDOM_SPEC = {'id': 'int', 'data': 'bytes', 'words': 'utf8[]'}
+
+
+def make_row(number):
+    return {'id': number, 'data': b'%d' % number * 100, 'words': [f'word {number}'] * (number % 3)}
+
+
+def open_random(chance, path, numbers, mode):
+    """Returns a writer of a random kind, and the numbers of the datapoints that it continues."""
+    kind = chance.choice(list(WRITERS))
+    options = {'durability': chance.choice(['none', 'close', 'flush']), 'checksum': chance.random() < 0.3}
+    if kind == 'shards':
+        options['shard_length'] = chance.choice([1, 2, 5, 100])
+    if chance.random() < 0.3:
+        options['compression'] = ['data']
+    rows = []
+    if mode != 'create':
+        with WRITERS[kind](path, RANDOM_SPEC, **options) as writer:
+            for _ in range(chance.randint(1, 6)):
+                rows.append(next(numbers))
+                writer.append(make_row(rows[-1]))
+    given = {'resume': True} if mode == 'resume' else {'mode': mode}
+    writer = WRITERS[kind](path, RANDOM_SPEC, **options, **given)
+    return writer, rows if mode == 'resume' else []
+
+
+def act(chance, writer, numbers, rows, episodes):
+    """Calls a random method of a writer; rows gets the numbers of what it has written."""
+    call = chance.choice(
+        ['append', 'append', 'append', 'flush', 'begin', 'item', 'commit', 'discard', 'collect']
+    )
+    episode = episodes[-1] if episodes else None
+    if episode is None and call == 'append':
+        number = next(numbers)
+        writer.append(make_row(number), **chance.choice([{}, {'flush': True}]))
+        rows.append(number)
+    elif episode is None and call == 'begin' and chance.random() < 0.3:
+        number = next(numbers)
+        episodes.append(writer.begin({'id': number, 'data': make_row(number)['data']}))
+        episodes[-1].number, episodes[-1].items = number, 0
+    elif episode is not None and call in ('append', 'item'):
+        episode.append({'words': f'word {episode.number}'})
+    elif episode is not None and call in ('commit', 'discard'):
+        episodes.clear()
+        getattr(episode, call)()
+        if call == 'commit':
+            rows.append(episode.number)
+    elif call == 'flush':
+        (episode or writer).flush()
+    else:
+        gc.collect()
+
+
+def outlive(tmp_path, chance):
+    """Replaces the folder of a writer at a random moment; the writer goes on, and ends in a random way."""
+    path, numbers = tmp_path / 'd', itertools.count(1)
+    mode = chance.choice(['create', 'create', 'resume', 'overwrite'])
+    old, written = open_random(chance, path, numbers, mode)
+    episodes = []
+    for _ in range(chance.randint(0, 12)):
+        act(chance, old, numbers, written, episodes)
+    how = chance.choice(['removed', 'moved'])
+    if path.exists():
+        replace_folder(path, how)
+    is_moved = how == 'moved' and mode != 'overwrite'
+    written = list(written)
+    new, rows, own = None, [], []
+    state = chance.choice(['nothing', 'empty', 'files', 'open', 'closed'])
+    if state == 'empty':
+        path.mkdir()
+    elif state == 'files':
+        path.mkdir()
+        (path / 'refs.bag').write_bytes(b'of somebody')
+        (path / 'unfinished').write_bytes(b'of somebody')
+    elif state != 'nothing':
+        new, _ = open_random(chance, path, numbers, 'create')
+        for _ in range(chance.randint(0, 8)):
+            act(chance, new, numbers, rows, own)
+    if state == 'closed':
+        while own:
+            own.pop().discard()
+        new.close()
+    lost = []
+    for _ in range(chance.randint(0, 8)):
+        if state == 'open':
+            new.flush()  # Waits until a full shard is closed.
+        before = tree(path)
+        with contextlib.suppress(OSError, ValueError):
+            act(chance, old, numbers, lost, episodes)
+        assert tree(path) == before
+        if state == 'open' and chance.random() < 0.5:
+            act(chance, new, numbers, rows, own)
+    if state == 'open':
+        new.flush()
+    before, existed = tree(path), path.exists()
+    end = chance.choice(['collected', 'close', 'abandon', 'error', 'interpreter exits'])
+    if end in ('close', 'abandon'):
+        for _ in range(2):
+            with contextlib.suppress(OSError, ValueError):  # An episode is open.
+                getattr(old, end)()
+    elif end == 'error':
+        with contextlib.suppress(KeyError, OSError), old:
+            raise KeyError
+    elif end == 'interpreter exits':
+        old.__del__()
+    episodes.clear()
+    del old
+    gc.collect()
+    assert (tree(path), path.exists()) == (before, existed)
+    if new is not None:
+        while own:
+            own.pop().discard()
+        new.close()
+        with bags.open(path) as dataset:
+            assert not dataset.unfinished
+            assert [row['id'] for row in dataset] == rows
+            assert all(bytes(row['data']) == make_row(row['id'])['data'] for row in dataset)
+        assert bags.verify(path) == []
+    if is_moved and state != 'nothing':
+        with contextlib.suppress(FileNotFoundError):  # Nothing was written.
+            bags.recover(f'{path}-moved')
+            with bags.open(f'{path}-moved') as dataset:
+                ids = [row['id'] for row in dataset]
+            assert bags.verify(f'{path}-moved') == []
+            assert ids[: len(written)] == written[: len(ids)]
+    return mode, end
+
+
+def test_random_old_writers(tmp_path):
+    for seed in range(40):
+        outlive(tmp_path / str(seed), random.Random(seed))
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize('part', range(10))
+def test_many_random_old_writers(tmp_path, part, found):
+    for seed in range(500 * part + 1000, 500 * part + 1500):
+        try:
+            outlive(tmp_path / str(seed), random.Random(seed))
+        except BaseException as exc:
+            exc.add_note(f'seed {seed}')
+            raise
+        shutil.rmtree(tmp_path / str(seed))
+    found('500 writers whose folder was replaced: 0 files of other writers were changed')
