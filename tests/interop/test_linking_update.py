@@ -294,10 +294,13 @@ def test_what_comes_twice_equals_linking_anew(name, tmp_path):
 
 def texts(path):
     """Returns the datapoints as texts, which can be sorted."""
-    return [
-        str({name: bytes(value) if isinstance(value, memoryview) else value for name, value in row.items()})
-        for row in rows(path)
-    ]
+
+    def plain(value):
+        if isinstance(value, list):
+            return list(map(plain, value))
+        return bytes(value) if isinstance(value, memoryview) else value
+
+    return [str({name: plain(value) for name, value in row.items()}) for row in rows(path)]
 
 
 def link_and_die(raw, index, options, step, halfway, report):

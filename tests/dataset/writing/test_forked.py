@@ -1,8 +1,11 @@
 """Writers, episodes and bags in a process that was forked from the process that opened them."""
 
+import atexit
 import contextlib
+import functools
 import os
 import pickle
+import random
 import re
 import signal
 import sys
@@ -181,3 +184,89 @@ def test_writers_cannot_be_pickled(tmp_path):
                     pickle.dumps(each)
     with bags.bag.Writer(tmp_path / 'x.bag') as bag, pytest.raises(TypeError, match='open a bag in each'):
         pickle.dumps(bag)
+
+
+# Random forks.
+
+
+def call_in_child(chance, writer, episode):
+    """Returns what random calls in a child did: 'refused', 'nothing', or an error."""
+    calls = []
+    for _ in range(chance.randint(1, 5)):
+        name = chance.choice(
+            [*CALLS, *(EPISODE_CALLS if episode else ()), 'close', 'abandon', '__del__', 'exit']
+        )
+        try:
+            if name in CALLS:
+                CALLS[name](writer)
+            elif name in EPISODE_CALLS:
+                EPISODE_CALLS[name](episode)
+            elif name == 'exit':
+                atexit._run_exitfuncs()
+            else:
+                getattr(writer, name)()
+            calls.append(f'{name} did nothing')
+        except BaseException as exc:
+            calls.append(f'{name} raised {type(exc).__name__}: {exc}')
+    return '\n'.join(calls)
+
+
+def fork_at_random(tmp_path, chance):
+    """Writes a random dataset, forks children at random moments, and compares what was written."""
+    kind = chance.choice(list(WRITERS))
+    options = {'durability': chance.choice(['none', 'close', 'flush']), 'checksum': chance.random() < 0.3}
+    if kind == 'shards':
+        options['shard_length'] = chance.choice([1, 2, 100])
+    writer, episode, rows, forks = WRITERS[kind](tmp_path / 'd', SPEC, **options), None, [], 0
+    for number in range(chance.randint(1, 12)):
+        step = chance.choice(['append', 'flush', 'begin', 'item', 'commit', 'discard', 'fork', 'fork'])
+        if step == 'fork':
+            forks += 1
+            for call in in_child(functools.partial(call_in_child, chance, writer, episode)).splitlines():
+                name, _, end = call.partition(' ')
+                is_ended = name in ('close', 'abandon', '__del__', 'exit')
+                assert end == 'did nothing' if is_ended else is_refused(end.removeprefix('raised '), ''), call
+        elif step == 'flush':
+            (episode or writer).flush()
+        elif episode is None:
+            rows.append({'id': number, 'words': ['a']})
+            if step == 'begin':
+                episode = writer.begin({'id': number})
+                rows[-1]['words'] = []
+            else:
+                writer.append(rows[-1])
+        elif step in ('commit', 'discard'):
+            getattr(episode, step)()
+            episode = None
+            if step == 'discard':
+                rows.pop()
+        else:
+            rows[-1]['words'].append(f'word {number}')
+            episode.append({'words': rows[-1]['words'][-1]})
+    if episode is not None:
+        episode.commit()
+    writer.close()
+    with bags.open(tmp_path / 'd') as dataset:
+        assert list(dataset) == rows
+        assert not dataset.unfinished
+    assert bags.verify(tmp_path / 'd') == []
+    return forks
+
+
+@pytest.mark.filterwarnings('ignore:.*fork:DeprecationWarning')
+def test_random_forks(tmp_path):
+    assert sum(fork_at_random(tmp_path / str(seed), random.Random(seed)) for seed in range(20)) > 20
+
+
+@pytest.mark.campaign
+@pytest.mark.filterwarnings('ignore:.*fork:DeprecationWarning')
+@pytest.mark.parametrize('part', range(10))
+def test_many_random_forks(tmp_path, part, found):
+    forks = 0
+    for seed in range(200 * part + 1000, 200 * part + 1200):
+        try:
+            forks += fork_at_random(tmp_path / str(seed), random.Random(seed))
+        except BaseException as exc:
+            exc.add_note(f'seed {seed}')
+            raise
+    found(f'200 writers and {forks} children: 0 datapoints lost or wrong')
