@@ -228,12 +228,11 @@ def grown(files):
     return more
 
 
-@pytest.mark.slow
 def test_random_trees(tmp_path):
     ended = Counter()
-    for seed in range(60):
+    for seed in range(12):
         read_tree(tmp_path / 'x', random.Random(seed), ended)
-    assert ended['imported'] > 20
+    assert ended['imported'] > 3
 
 
 @pytest.mark.campaign
