@@ -66,6 +66,8 @@ def open_folder_for_writing(
             raise SpecError(None, f'the spec of the folder, {type_texts(found)}', writer.spec, path)
     elif any(name.endswith(BAG_SUFFIXES) for name in names):
         raise CorruptError(path, None, 'has bags, but no spec.json')
+    elif METADATA in names:  # Of a writer that was killed before it has written the spec.
+        remove_json(store, store.join(path, METADATA))
     # Before spec.json: it has the order of the fields, which `recover` needs once there is a spec.
     writer.write_metadata([path], read_earlier_metadata(store, path, names))
     if 'spec.json' not in names:
@@ -105,9 +107,10 @@ def open_folder_for_writing(
 def read_earlier_metadata(store: Store, folder: str, names: Collection[str]) -> Metadata | None:
     """Returns the metadata of a folder; None if no writer has written any.
 
-    It is written before the first bag; a writer that was killed earlier has not written it.
+    It is written before the spec. Earlier versions wrote it after the spec and before the first bag.
     """
-    if METADATA not in names and not any(name.endswith(BAG_SUFFIXES) for name in names):
+    is_whole = METADATA in names or any(name.endswith(BAG_SUFFIXES) for name in names)
+    if 'spec.json' not in names or not is_whole:
         return None
     return read_metadata(store, folder, names)
 
