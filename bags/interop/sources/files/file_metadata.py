@@ -126,6 +126,8 @@ def read_metadata(
         if rows is None:
             continue
         metadata.tables.append(table)
+        if not rows:
+            metadata.notes.append(f'{path}: has no rows')
         for line, row, texts in rows:
             where = f'{path}, line {line}'
             if named:

@@ -832,3 +832,10 @@ def test_two_recordings_of_one_datapoint_stay_apart(tmp_path):
     files = {'a.wav': encode_wav(rate), 'a.flac': encode_flac(rate)}
     done = bags.convert(make(tmp_path / 'in', files), tmp_path / 'out')
     assert (done.spec['wav'], done.spec['flac']) == ('audio', 'audio')
+
+
+def test_a_table_without_rows_is_named(tmp_path):
+    source = make(tmp_path / 'in', {'a.txt': b'x', 'metadata.csv': b'file_name,x\n'})
+    done = bags.convert(source, tmp_path / 'out')
+    assert done.spec == {'__key__': 'utf8', 'txt': 'utf8'}
+    assert any(note.endswith('in/metadata.csv: has no rows') for note in done.notes)

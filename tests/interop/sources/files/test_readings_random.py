@@ -207,7 +207,8 @@ def read_tree(tmp_path, chance, ended):
             assert any(name.partition('.')[0] in str(exc) for name in [str(tmp_path), *files, *more])  # noqa: PT017
             ended[f'{next(iter(way))} raised'] += 1
             with bags.open(path, raw=True, trust_links=root) as dataset:
-                assert list(dataset) == rows
+                kept = [{name: row[name] for name in rows[0]} for row in dataset[: len(rows)]]
+                assert kept == rows
             continue
         ended[f'{next(iter(way))} added' if done.datapoints > before.datapoints else 'nothing to add'] += 1
         kept = [str(row['__key__'], 'utf-8') for row in rows] if 'resume' in way else ()
