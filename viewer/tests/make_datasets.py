@@ -468,7 +468,7 @@ SOUNDS = {
 
 
 def write_sounds(folder):
-    """A tone of half a second in each format, and the rate of each."""
+    """A tone of half a second in each format, the rate of each, and the samples that Python decodes."""
     import av
 
     files = {}
@@ -486,8 +486,16 @@ def write_sounds(folder):
     shown = {name: data for name, data in files.items() if name != 'au'}
     with bags.DatasetWriter(folder / 'sounds', dict.fromkeys(shown, 'audio')) as writer:
         writer.append(shown)
+    piped = bytearray(files['flac'])
+    piped[21:26] = bytes([piped[21] & 0xF0, 0, 0, 0, 0])  # Without a length, as in a FLAC that was piped.
+    files['flac_piped'] = bytes(piped)
     described = [
-        {'name': name, 'data': base64.b64encode(data).decode(), 'rate': SOUNDS[name.split('_junk')[0]][2]}
+        {
+            'name': name,
+            'data': base64.b64encode(data).decode(),
+            'rate': SOUNDS[name.removesuffix('_junk').removesuffix('_piped')][2],
+            'samples': len(bags.Audio(data)),
+        }
         for name, data in files.items()
     ]
     (folder / 'sounds.json').write_text(json.dumps(described))

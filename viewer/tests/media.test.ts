@@ -10,7 +10,7 @@ import {readMatroska} from '../src/media/matroska';
 import {readMp4} from '../src/media/mp4';
 import {decodeGrayPng, isDeepPng} from '../src/media/png';
 import {transform} from '../src/media/sound';
-import {soundRate} from '../src/media/sound_rate';
+import {soundRate} from '../src/media/sound_header';
 import {RangeServer} from './server';
 import {OUT} from './setup';
 

@@ -26,7 +26,8 @@ export interface Records {
   readonly url: string;
   /** Returns the stored bytes of consecutive records. */
   size(start: number, stop: number): Promise<number>;
-  location(index: number): Promise<Location>;
+  /** Returns where consecutive records lie. */
+  locations(start: number, stop: number): Promise<Location[]>;
   /** Returns consecutive records, as they are before compression. */
   records(start: number, stop: number): Promise<Uint8Array[]>;
 }
@@ -111,9 +112,10 @@ export class Bag implements Records {
     return bounds[bounds.length - 1] - bounds[0];
   }
 
-  async location(index: number): Promise<Location> {
-    const [start, stop] = await this.bounds(index, index + 1);
-    return {file: this.file, start, stop, compressed: this.compressed};
+  async locations(start: number, stop: number): Promise<Location[]> {
+    if (start === stop) return [];
+    const bounds = await this.bounds(start, stop);
+    return Array.from({length: stop - start}, (_, i) => ({file: this.file, start: bounds[i], stop: bounds[i + 1], compressed: this.compressed}));
   }
 
   /** Returns a record as it is before compression. */

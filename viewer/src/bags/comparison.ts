@@ -3,6 +3,7 @@
 import type {FieldFacts} from './dataset';
 import {ALL_TYPES, findPath, itemsOf, noValue, ofType, type Path, pathName, sharedKeys, STRUCTURED, typeOf} from './paths';
 import type {FieldType, Spec} from './spec';
+import {isStream, mayHaveTimes} from './streams';
 import {NdArray} from './values';
 
 /** UTF-8 bytes of the longest text that is searched for a word. */
@@ -21,8 +22,6 @@ export const SIGNS: Record<string, (one: Operand, two: Operand) => boolean> = {
 };
 const EQUALITIES = ['==', '=', '!='];
 const NUMBERS = ['int', 'uint', 'float', 'bool', 'i64', 'u64'];
-/** Words of types whose values have a duration. */
-const TIMED = ['video', 'mp4', 'webm', 'mkv', 'audio', 'wav', 'flac', 'opus'];
 const COUNTED = ['array', 'bytes'];
 
 /** A sequence of which only the number of items is known. */
@@ -36,7 +35,7 @@ export type Test = (row: Datapoint) => boolean;
 /** Of a field: `value`; `search`, the value if it is short; `count`, a Counted; or only whether it is there. */
 export type Need = 'presence' | 'count' | 'search' | 'value';
 /** A function of what is stored of a value. */
-export type Measure = 'size' | 'duration';
+export type Measure = 'size' | 'duration' | 'elements';
 const NEEDS: Need[] = ['presence', 'count', 'search', 'value'];
 type Kind = 'number' | 'numbers' | 'text' | 'texts' | 'word' | 'none' | 'counted' | 'any' | 'other';
 
@@ -68,7 +67,7 @@ export class Comparisons {
   /** Within `any(…)` and `all(…)`: the paths, which lead to items unless a sequence is named. */
   private pathsWithin = new Map<string, Path>();
 
-  constructor(readonly spec: Spec, private facts: (field: string) => FieldFacts) {}
+  constructor(readonly spec: Spec, readonly facts: (field: string) => FieldFacts) {}
 
   field(name: string): Value {
     const path = this.spec.has(name) ? {field: name, keys: []} : findPath(name, this.spec);
@@ -214,16 +213,18 @@ export class Comparisons {
     return this.measured(name, 'size');
   }
 
-  /** The seconds of a video or a sound, or of a sequence whose metadata has a rate. */
+  /** The seconds of a stream: of a video or a sound, or of a field whose metadata has a rate or times. */
   duration(name: string): Value {
     this.stored(name, 'duration');
-    const {sequence, word} = this.spec.get(name)!, {rate} = this.facts(name);
-    if (sequence && typeof rate === 'number' && rate > 0) {
-      this.need(name, 'count');
-      return {kind: 'number', get: row => row[name] === null ? null : row[name].length / rate};
-    }
-    if (sequence || !TIMED.includes(word)) throw new Error(`${this.typed(name)}: duration takes videos, sounds, and sequences whose metadata has a rate`);
+    if (!mayHaveTimes(this, name)) throw new Error(`${this.typed(name)}: duration takes videos, sounds, and sequences whose metadata has a rate or times`);
     return this.measured(name, 'duration');
+  }
+
+  /** The number of elements of a stream: frames, samples, rows or items. */
+  elements(name: string): Value {
+    this.stored(name, 'elements');
+    if (!isStream(this.spec.get(name)!)) throw new Error(`${this.typed(name)}: elements takes sequences, videos, sounds, and arrays whose first dimension is ?`);
+    return this.measured(name, 'elements');
   }
 
   /** Throws for a name that is not that of a field whose records can be measured. */

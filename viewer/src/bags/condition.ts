@@ -12,7 +12,7 @@ const TOKEN = /\s*(?:("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|`([^`]+)`|(==|!=|<=|>
 const KINDS = ['text', 'field', 'sign', 'word'] as const;
 const NUMBER = /^[+-]?(?:\d[\d_]*(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?$/;
 const SUBSCRIPT_ADVICE = ': meta.score is a value inside meta, and any(meta.tags == red) tests the items of a list';
-const FUNCTIONS = ['len', 'size', 'duration'] as const;
+const FUNCTIONS = ['len', 'size', 'duration', 'elements'] as const;
 export const KEYWORDS = ['and', 'or', 'not', 'in', 'is', 'none', 'true', 'false'];
 
 export interface Condition {
@@ -194,7 +194,7 @@ class Parser {
     if (kind !== 'word' || KEYWORDS.includes(lower) && !['none', 'true', 'false'].includes(lower)) throw wrong(`expected a value, not ${text}`);
     if (this.takes('(')) {
       const known = FUNCTIONS.find(each => each === lower);
-      if (!known) throw wrong(`there is no function ${text}, but len, size and duration`);
+      if (!known) throw wrong(`there is no function ${text}, but len, size and duration, and elements of streams`);
       const name = this.next();
       if (name.kind !== 'word' && name.kind !== 'field') throw wrong(`expected a field after ${lower}(, not ${name.text}`);
       this.expect(')');

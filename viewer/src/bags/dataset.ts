@@ -14,6 +14,7 @@ export interface FieldFacts {
   rate?: number;
   start?: number;
   times?: string;
+  elements?: string;
   unit?: string;
   names?: string[];
   classes?: string[];
@@ -252,9 +253,15 @@ export class Dataset {
 
   /** Returns where a record lies; null if the value is missing. */
   async location(index: number, field: string, item = 0): Promise<Location | null> {
+    return (await this.locations(index, field, item, item + 1))?.[0] ?? null;
+  }
+
+  /** Returns where the record of a plain field, or some items of a sequence, lie; null if the value is missing. */
+  async locations(index: number, field: string, start = 0, stop = Infinity): Promise<Location[] | null> {
     const found = await this.ref(index, field);
-    if (!found || item >= found.ref.count) return null;
-    return found.bag.location(found.ref.first + item);
+    if (!found) return null;
+    const {bag, ref} = found;
+    return bag.locations(ref.first + Math.min(start, ref.count), ref.first + Math.min(stop, ref.count));
   }
 
   /** Returns a decoded value: of a sequence an array of items, null where it is missing. */
@@ -268,10 +275,10 @@ export class Dataset {
   }
 
   /**
-   * Yields what is needed of a field for consecutive datapoints, in runs that are read at once.
+   * Yields what is needed of a field for consecutive datapoints, in runs that are read at once: also where its records lie.
    * `spend` is called with the bytes of a run before they are read.
    */
-  async *column(field: string, need: Need | 'size' = 'value', spend: (bytes: number) => void = () => {}, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
+  async *column(field: string, need: Need | 'size' | 'location' = 'value', spend: (bytes: number) => void = () => {}, rows = 1 << 14): AsyncGenerator<{first: number; values: unknown[]}> {
     const type = this.type(field);
     for (const {folder, first, length} of this.shards) {
       const counts = need === 'presence' || need === 'count';
@@ -287,7 +294,8 @@ export class Dataset {
           yield {first: first + start, values: await Promise.all(refs.map(ref => ref && size(ref)))};
           continue;
         }
-        const read = async (low: number, high: number): Promise<(Uint8Array | null)[]> => {
+        const read = async (low: number, high: number): Promise<(Uint8Array | Location | null)[]> => {
+          if (need === 'location') return bag!.locations(low, high);
           if (need === 'search' && type.word === 'utf8') return shortRecords(bag!, low, high, spend);
           spend(await bag!.size(low, high));
           return bag!.records(low, high);
@@ -304,7 +312,11 @@ export class Dataset {
         const values = [];
         for (const ref of refs) {
           const found = !ref ? [] : dense ? records.slice(ref.first - low, ref.first + ref.count - low) : await read(ref.first, ref.first + ref.count);
-          const items = found.map(record => record && decodeValue(type, record, folder.starts, `field ${field}`));
+          if (need === 'location') {
+            values.push(ref && found);
+            continue;
+          }
+          const items = (found as (Uint8Array | null)[]).map(record => record && decodeValue(type, record, folder.starts, `field ${field}`));
           values.push(!ref ? null : type.sequence ? items.filter(item => item !== null) : items[0] ?? null);
         }
         yield {first: first + start, values};

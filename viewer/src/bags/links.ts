@@ -57,10 +57,11 @@ export class LinkedRecords implements Records {
     return (await this.rows(start, stop)).reduce((sum, row) => sum + row.stop - row.start, 0);
   }
 
-  async location(index: number): Promise<Location> {
-    const [row] = await this.rows(index, index + 1);
-    const {file, compressed} = await this.file(row, index);
-    return {file, start: row.start, stop: row.stop, compressed, segment: row.segment};
+  async locations(start: number, stop: number): Promise<Location[]> {
+    return Promise.all((await this.rows(start, stop)).map(async (row, i) => {
+      const {file, compressed} = await this.file(row, start + i);
+      return {file, start: row.start, stop: row.stop, compressed, segment: row.segment};
+    }));
   }
 
   async records(start: number, stop: number): Promise<Uint8Array[]> {

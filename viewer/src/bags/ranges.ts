@@ -6,6 +6,8 @@ import {CorruptError, MissingError, ServerError} from './errors';
 export const BLOCK = 1 << 15;
 const MAX_CACHED_BYTES = 64 << 20;
 const MAX_REQUEST_BYTES = 4 << 20;
+/** Bytes between two sparse reads that are cheaper to read than another request. */
+const MAX_GAP = 1 << 12;
 /** Reads above this size are not kept. */
 const MAX_KEPT_READ = 1 << 20;
 /** Most bytes of what a server says about an error. */
@@ -136,6 +138,7 @@ interface Read {
 /** A file of known size. Reads of the same moment are merged into few requests. */
 export class RemoteFile {
   private pending: Read[] = [];
+  private sparse: Read[] = [];
   private loading = new Map<number, Promise<unknown>>();
 
   constructor(readonly cache: RangeCache, readonly url: string, readonly size: number) {}
@@ -153,13 +156,39 @@ export class RemoteFile {
   }
 
   read(start: number, stop: number): Promise<Uint8Array> {
+    return this.enqueue(this.pending, start, stop, () => this.flush());
+  }
+
+  /** As `read`, without the rest of the blocks, which are not kept: for headers that lie far apart. */
+  readSparse(start: number, stop: number): Promise<Uint8Array> {
+    return this.enqueue(this.sparse, start, stop, () => this.flushSparse());
+  }
+
+  private enqueue(reads: Read[], start: number, stop: number, flush: () => void): Promise<Uint8Array> {
     if (!(0 <= start && start <= stop && stop <= this.size)) return Promise.reject(
       new CorruptError(this.url, null, `bytes ${start} to ${stop} are outside the file (${this.size} bytes)`));
     if (start === stop) return Promise.resolve(new Uint8Array(0));
     return new Promise((resolve, reject) => {
-      this.pending.push({start, stop, resolve, reject});
-      if (this.pending.length === 1) setTimeout(() => this.flush());
+      reads.push({start, stop, resolve, reject});
+      if (reads.length === 1) setTimeout(flush);
     });
+  }
+
+  private flushSparse(): void {
+    const reads = this.sparse.splice(0).sort((a, b) => a.start - b.start);
+    for (let from = 0; from < reads.length;) {
+      const first = reads[from].start;
+      let to = from + 1, {stop} = reads[from];
+      while (to < reads.length && reads[to].start - stop <= MAX_GAP && Math.max(stop, reads[to].stop) - first <= MAX_REQUEST_BYTES) {
+        stop = Math.max(stop, reads[to].stop);
+        to += 1;
+      }
+      const near = reads.slice(from, to);
+      this.fetchRange(first, stop).then(
+        data => near.forEach(({start, stop: end, resolve}) => resolve(data.slice(start - first, end - first))),
+        error => near.forEach(({reject}) => reject(error)));
+      from = to;
+    }
   }
 
   private flush(): void {

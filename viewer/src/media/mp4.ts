@@ -13,7 +13,15 @@ export interface VideoInfo {
   times: Float64Array;
 }
 
-type Read = (start: number, stop: number) => Promise<Uint8Array>;
+/** Reads bytes of a file. */
+export type Read = (start: number, stop: number) => Promise<Uint8Array>;
+
+/** How long a sound is. */
+export interface SoundLength {
+  samples: number;
+  /** Samples a second. */
+  rate: number;
+}
 
 const MAX_HEADER_BYTES = 32 << 20;
 const MAX_BOXES = 64;
@@ -21,6 +29,11 @@ const MAX_FRAMES = 4_000_000;
 
 /** Returns what the first video track says; null if these bytes are no MP4 with a plain header. */
 export async function readMp4(size: number, read: Read): Promise<VideoInfo | null> {
+  const moov = await readMoov(size, read);
+  return moov && videoTrack(moov);
+}
+
+async function readMoov(size: number, read: Read): Promise<DataView | null> {
   for (let at = 0, boxes = 0; at + 8 <= size && boxes < MAX_BOXES; boxes++) {
     const head = viewOf(await read(at, Math.min(size, at + 16)));
     let length = head.getUint32(0);
@@ -31,32 +44,53 @@ export async function readMp4(size: number, read: Read): Promise<VideoInfo | nul
     if (length < 8 || at + length > size) return null;
     if (type === 'moov') {
       if (length > MAX_HEADER_BYTES) return null;
-      return videoTrack(viewOf(await read(at, at + length)));
+      return viewOf(await read(at, at + length));
     }
     at += length;
   }
   return null;
 }
 
+/** Returns the length of the first audio track, without what an edit skips; null if there is none with a plain header. */
+export async function readMp4Sound(size: number, read: Read): Promise<SoundLength | null> {
+  const moov = await readMoov(size, read);
+  const track = moov && trackOf(moov, 'soun');
+  const times = track && inside(track.table, 'stts'), sizes = track && inside(track.table, 'stsz');
+  const rate = track && mp4Rate(track);
+  if (!track || !times || !rate || !track.scale || !sizes?.getUint32(16)) return null;
+  let ticks = 0;
+  // Decoders give the whole of the last packet of AAC, also where the tables and the edit end before.
+  const whole = text(track.entry, 20) === 'mp4a' && times.byteLength >= 24 ? times.getUint32(20) : null;
+  for (let i = 0; i < times.getUint32(12) && 24 + 8 * i <= times.byteLength; i++) ticks += times.getUint32(16 + 8 * i) * (whole ?? times.getUint32(20 + 8 * i));
+  return {samples: Math.max(0, Math.round((ticks / track.scale - track.edit.skipped) * rate)), rate};
+}
+
 /** Returns the samples a second of the first audio track of a whole file; null if it has none with a plain header. */
 export function mp4SoundRate(data: Uint8Array): number | null {
   const moov = children(viewOf(data), 0).find(box => box.type === 'moov');
   const track = moov && trackOf(moov.view, 'soun');
-  if (!track) return null;
-  const rate = track.entry.getUint32(48) / 65_536;
-  return rate || track.scale;
+  return track ? mp4Rate(track) : null;
 }
+
+const mp4Rate = ({entry, scale}: Track) => entry.getUint32(48) / 65_536 || scale;
 
 function videoTrack(moov: DataView): VideoInfo | null {
   const track = trackOf(moov, 'vide');
   const times = track && inside(track.table, 'stts'), sizes = track && inside(track.table, 'stsz');
   if (!track || !times || !sizes) return null;
-  const {scale, entry} = track, frames = sizes.getUint32(16);
+  const {scale, entry, edit} = track, frames = sizes.getUint32(16);
   if (!scale || !frames || frames > MAX_FRAMES) return null;
   return {
     codec: text(entry, 20), width: entry.getUint16(48), height: entry.getUint16(50), frames, isCounted: true,
-    times: frameTimes(times, frames, scale),
+    times: frameTimes(times, inside(track.table, 'ctts'), frames, scale, edit),
   };
+}
+
+interface Edit {
+  /** Seconds of the track that are skipped at its start. */
+  skipped: number;
+  /** Seconds before it. */
+  delay: number;
 }
 
 interface Track {
@@ -66,34 +100,63 @@ interface Track {
   entry: DataView;
   /** Ticks a second. */
   scale: number;
+  edit: Edit;
 }
 
 /** Returns the first track with a handler: `vide` or `soun`. */
 function trackOf(moov: DataView, type: string): Track | null {
+  const movie = inside(moov, 'mvhd'), movieScale = movie ? scaleOf(movie) : 0;
   for (const track of children(moov, 8).filter(box => box.type === 'trak')) {
     const media = inside(track.view, 'mdia');
     const handler = media && inside(media, 'hdlr');
     if (!media || !handler || text(handler, 16) !== type) continue;
     const header = inside(media, 'mdhd'), information = inside(media, 'minf');
     const table = information && inside(information, 'stbl'), entry = table && inside(table, 'stsd');
-    if (header && table && entry) return {table, entry, scale: header.getUint32(header.getUint8(8) ? 28 : 20)};
+    if (!header || !table || !entry) continue;
+    const scale = scaleOf(header), edits = inside(track.view, 'edts'), list = edits && inside(edits, 'elst');
+    return {table, entry, scale, edit: list && scale && movieScale ? editOf(list, scale, movieScale) : {skipped: 0, delay: 0}};
   }
   return null;
 }
 
-/** Frames in the order of decoding: with B-frames the same set of times, shifted, where the rate is constant. */
-function frameTimes(table: DataView, frames: number, scale: number): Float64Array {
-  const times = new Float64Array(frames + 1);
+const scaleOf = (header: DataView) => header.getUint32(header.getUint8(8) ? 28 : 20);
+
+/** The first edit of a track, and the empty one before it. */
+function editOf(list: DataView, scale: number, movieScale: number): Edit {
+  const wide = list.getUint8(8) === 1, size = wide ? 20 : 12;
+  let delay = 0;
+  for (let i = 0, at = 16; i < list.getUint32(12) && at + size <= list.byteLength; i++, at += size) {
+    const seconds = (wide ? Number(list.getBigUint64(at)) : list.getUint32(at)) / movieScale;
+    const start = wide ? Number(list.getBigInt64(at + 8)) : list.getInt32(at + 4);
+    if (start >= 0) return {skipped: start / scale, delay};
+    delay += seconds;
+  }
+  return {skipped: 0, delay};
+}
+
+/** Seconds at which frames are shown, in order, and the end of the last one. */
+function frameTimes(table: DataView, delays: DataView | undefined, frames: number, scale: number, {skipped, delay}: Edit): Float64Array {
+  const starts = new Float64Array(frames), lengths = new Float64Array(frames);
   let frame = 0, time = 0;
   for (let i = 0; i < table.getUint32(12) && 24 + 8 * i <= table.byteLength; i++) {
     const count = table.getUint32(16 + 8 * i), delta = table.getUint32(20 + 8 * i);
     for (let k = 0; k < count && frame < frames; k++) {
+      starts[frame] = time;
+      lengths[frame] = delta;
       time += delta;
       frame += 1;
-      times[frame] = time / scale;
     }
   }
-  return times.subarray(0, frame + 1);
+  // From the order of decoding to that of presentation.
+  for (let i = 0, k = 0; delays && i < delays.getUint32(12) && 24 + 8 * i <= delays.byteLength; i++) {
+    const stop = Math.min(frame, k + delays.getUint32(16 + 8 * i)), ticks = delays.getInt32(20 + 8 * i);
+    for (; k < stop; k++) starts[k] += ticks;
+  }
+  let last = 0;
+  for (let k = 1; k < frame; k++) if (starts[k] > starts[last]) last = k;
+  const end = frame ? starts[last] + lengths[last] : 0;
+  const found = Float64Array.from([...starts.subarray(0, frame).sort(), end]);
+  return found.map(ticks => ticks / scale - skipped + delay);
 }
 
 interface Box {

@@ -3,6 +3,7 @@
 import {SIGNS} from '../bags/comparison';
 import {fieldIn, textIn, type Token, tokensOf} from '../bags/condition';
 import type {Dataset} from '../bags/dataset';
+import {isRows, mayHaveTimes} from '../bags/streams';
 import {kindOf} from '../bags/values';
 
 const MAX_OPTIONS = 12;
@@ -38,7 +39,8 @@ export function complete(dataset: Dataset, text: string, cursor: number): Comple
   const names = [...dataset.spec.keys()];
   return result([...names.map(fieldIn), ...names.filter(name => dataset.type(name).sequence).map(name => `len(${fieldIn(name)})`),
     ...names.filter(name => MEDIA.includes(kindOf(dataset.type(name)))).map(name => `size(${fieldIn(name)})`),
-    ...names.filter(name => ['video', 'audio'].includes(kindOf(dataset.type(name))) && !dataset.type(name).sequence).map(name => `duration(${fieldIn(name)})`)]);
+    ...names.filter(name => mayHaveTimes(dataset, name)).map(name => `duration(${fieldIn(name)})`),
+    ...names.filter(name => ['video', 'audio'].includes(kindOf(dataset.type(name))) || isRows(dataset.type(name))).map(name => `elements(${fieldIn(name)})`)]);
 }
 
 /** Returns the field that a value is compared with at the end of a condition. */

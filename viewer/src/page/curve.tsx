@@ -33,10 +33,10 @@ export function Curve({series, times, names, clock}: Props) {
     const x = times ? kept.map(i => times[i]) : kept;
     const drawn = series.slice(0, MAX_SERIES).map(values => kept.map(i => Number.isFinite(values[i]) ? values[i] : null));
     /** Seconds of a step on the horizontal axis. */
-    const unit = () => times || !shared.duration ? 1 : shared.duration / Math.max(1, count);
+    const unit = () => times || !shared.runs ? 1 : (shared.end - shared.start) / Math.max(1, count);
     /** What is shown unless the curves are zoomed: of a datapoint with a time bar all of its time, so that cursors stand below each other. */
-    const whole = (): [number, number] => shared.unit === 'items' || !shared.duration ? [x[0], x[x.length - 1]]
-      : times ? [Math.min(0, x[0]), Math.max(shared.duration, x[x.length - 1])] : [0, count];
+    const whole = (): [number, number] => shared.unit === 'items' || !shared.runs ? [x[0], x[x.length - 1]]
+      : times ? [Math.min(shared.start, x[0]), Math.max(shared.end, x[x.length - 1])] : [0, count];
     let plot: uPlot, shown: [number, number] | null = null, wasDragged = false;
     const make = () => {
       plot?.destroy();

@@ -4,6 +4,7 @@ import {Component, type ComponentChildren} from 'preact';
 import {useEffect, useLayoutEffect, useMemo} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
+import {isRows, timedBy} from '../bags/streams';
 import {kindOf} from '../bags/values';
 import {Clock, useTime} from './clock';
 import {factsProblems} from './facts';
@@ -13,7 +14,7 @@ import {ImagePanel} from './image';
 import {useKeys} from './keys';
 import type {Marking} from './marks';
 import {linkTo, navigate, type Route, shownIn} from './route';
-import {SequencePanel} from './sequence';
+import {RowsPanel, SequencePanel, TimesPanel} from './sequence';
 import {SaveRecord} from './share';
 import {SoundPanel} from './sound';
 import {Failure} from './thumbnail';
@@ -63,8 +64,8 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
   const go = (at: number | null) => { if (at !== null) navigate({at, t: 0}); };
   const actions: Record<string, () => void> = {
     ' ': () => clock.toggle(),
-    ArrowLeft: () => clock.duration ? step(clock, -1) : stepItem(-1),
-    ArrowRight: () => clock.duration ? step(clock, 1) : stepItem(1),
+    ArrowLeft: () => clock.runs ? step(clock, -1) : stepItem(-1),
+    ArrowRight: () => clock.runs ? step(clock, 1) : stepItem(1),
     '[': () => go(before),
     ']': () => go(after),
     m: () => marking.toggle(index),
@@ -110,6 +111,7 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
 function groupOf(dataset: Dataset, field: string): 'values' | 'media' | 'others' {
   const type = dataset.type(field), kind = kindOf(type);
   const isScalar = type.word === 'array' && type.args.length === 1 && !type.sequence;
+  if (timedBy(dataset, field).length) return 'values';
   if (kind === 'text' || kind === 'number' && !type.sequence || isScalar) return 'values';
   return kind === 'video' || kind === 'image' ? 'media' : 'others';
 }
@@ -119,9 +121,10 @@ function Field(props: FieldProps) {
   const type = dataset.type(field), kind = kindOf(type);
   const {unit} = dataset.facts(field);
   const wider = kind === 'bytes' && !type.sequence ? 'panel words' : 'panel';
-  const wide = kind === 'audio' || type.sequence && ['array', 'number'].includes(kind);
-  const Panel = kind === 'video' ? VideoPanel : kind === 'audio' && !type.sequence ? SoundPanel
-    : type.sequence ? SequencePanel : kind === 'image' ? ImagePanel : ValuePanel;
+  const isClock = timedBy(dataset, field).length > 0;
+  const wide = !isClock && (kind === 'audio' || type.sequence && ['array', 'number'].includes(kind));
+  const Panel = isClock ? TimesPanel : kind === 'video' ? VideoPanel : kind === 'audio' ? SoundPanel
+    : type.sequence ? SequencePanel : isRows(type) ? RowsPanel : kind === 'image' ? ImagePanel : ValuePanel;
   return (
     <section class={wide ? 'panel wide' : kind === 'text' || field.length > MAX_NAME ? 'panel words' : wider} data-field={field} data-index={index} tabIndex={-1}>
       <header><b>{field}</b><code title={type.text}>{type.text}</code>{typeof unit === 'string' && <span class="faint">{unit}</span>}<SaveRecord dataset={dataset} index={index} field={field} /></header>
@@ -157,13 +160,13 @@ function CompareBox({length, next}: {length: number; next: number | null}) {
 
 function TimeBar({clock}: {clock: Clock}) {
   const time = useTime(clock);
-  if (!clock.duration) return null;
+  if (!clock.runs) return null;
   return <>
     <button onClick={() => clock.toggle()} title="Play (space)" aria-label={clock.playing ? 'Pause' : 'Play'}>{clock.playing ? '❚❚' : '►'}</button>
     <button onClick={() => step(clock, -1)} title="Back (←)" aria-label="Back">⇤</button>
     <button onClick={() => step(clock, 1)} title="Forward (→)" aria-label="Forward">⇥</button>
-    <input type="range" min={0} max={clock.duration} step="any" value={time} aria-label="Time" onInput={event => clock.seek(Number(event.currentTarget.value))} />
-    <span class="time">{timeText(time)} / {timeText(clock.duration)}</span>
+    <input type="range" min={clock.start} max={clock.end} step="any" value={time} aria-label="Time" onInput={event => clock.seek(Number(event.currentTarget.value))} />
+    <span class="time">{timeText(Math.max(clock.start, time) - clock.zero)} / {timeText(clock.end - clock.zero)}</span>
   </>;
 }
 
@@ -178,7 +181,7 @@ function stepItem(count: number): void {
 
 function step(clock: Clock, count: number): void {
   clock.pause();
-  clock.seek((Math.round(clock.time / clock.step) + count) * clock.step);
+  clock.seek(clock.start + (Math.round((clock.time - clock.start) / clock.step) + count) * clock.step);
 }
 
 function neighbours(index: number, rows: Uint32Array | null, length: number): [number | null, number | null] {

@@ -4,8 +4,8 @@ import {useState} from 'preact/hooks';
 
 import {fieldIn, textIn} from '../bags/condition';
 import type {Dataset} from '../bags/dataset';
+import {mayHaveTimes, measure} from '../bags/streams';
 import {kindOf} from '../bags/values';
-import {secondsOf} from './clip';
 import {MAX_FILTER_BYTES} from './filter';
 import {bytesText, exactText, numberText} from './format';
 import {useLoaded} from './load';
@@ -141,27 +141,14 @@ async function countValues(dataset: Dataset, field: string, report: (done: numbe
   return {counts, missing};
 }
 
-/** Returns the seconds of videos, sounds and sequences among some datapoints; null where they are not known. */
+/** Returns the seconds of the streams of some datapoints; null where they are not known. */
 export async function durations(dataset: Dataset, field: string, indices: number[]): Promise<Distribution | null> {
-  const type = dataset.type(field), kind = kindOf(type), {rate, times} = dataset.facts(field);
-  const some = indices.filter((_, i) => i % Math.ceil(indices.length / SAMPLED_MEDIA) === 0);
-  if (type.sequence) {
-    if (typeof rate === 'number' && rate > 0) {
-      const counts = await Promise.all(indices.map(index => dataset.count(index, field)));
-      return {what: 'seconds', numbers: counts.filter(count => count !== null).map(count => count / rate), compared: `duration(${fieldIn(field)})`};
-    }
-    if (typeof times !== 'string' || !dataset.spec.has(times) || kindOf(dataset.type(times)) !== 'number') return null;
-    const found = await Promise.all(some.map(async index => {
-      const count = await dataset.count(index, times);
-      if (!count) return null;
-      const [[first], [last]] = await Promise.all([dataset.value(index, times, 0, 1), dataset.value(index, times, count - 1, count)]) as number[][];
-      return Number(last) - Number(first);
-    }));
-    return {what: 'seconds', numbers: found.filter(seconds => seconds !== null)};
-  }
-  if (kind !== 'video' && kind !== 'audio') return null;
-  if ((await Promise.all(some.map(index => dataset.location(index, field)))).some(location => location?.compressed)) return null;
-  const found = await Promise.all(some.map(index => secondsOf(dataset, index, field)));
-  const numbers = found.filter(seconds => seconds !== null);
+  if (!mayHaveTimes(dataset, field)) return null;
+  // Those of sequences with a rate cost no reading.
+  const isRead = dataset.facts(field).times !== undefined || ['video', 'audio'].includes(kindOf(dataset.type(field)));
+  const some = isRead ? indices.filter((_, i) => i % Math.ceil(indices.length / SAMPLED_MEDIA) === 0) : indices;
+  if (isRead && (await Promise.all(some.map(index => dataset.location(index, field)))).some(location => location?.compressed)) return null;
+  const found = await Promise.all(some.map(index => measure(dataset, index, field)));
+  const numbers = found.flatMap(each => each?.seconds ?? []);
   return numbers.length ? {what: 'seconds', numbers, compared: `duration(${fieldIn(field)})`} : null;
 }

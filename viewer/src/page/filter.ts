@@ -4,13 +4,11 @@ import {parseCondition} from '../bags/condition';
 import {Counted, SIGNS} from '../bags/comparison';
 import type {Dataset} from '../bags/dataset';
 import {canBeMeant, MAX_EXPLAINED, valueOfPath, wrongPath} from '../bags/paths';
-import {BLOCK} from '../bags/ranges';
+import {measures} from '../bags/streams';
 import {kindOf} from '../bags/values';
-import {secondsOf} from './clip';
 
 /** Bytes of columns that one filter may read. */
 export const MAX_FILTER_BYTES = 64 << 20;
-const HEADERS_AT_ONCE = 64;
 
 /** Returns the datapoints that pass, in order; reports the part that is done, until it is told to stop. */
 export async function filterRows(dataset: Dataset, text: string, progress: (done: number) => boolean): Promise<Uint32Array> {
@@ -25,11 +23,11 @@ export async function filterRows(dataset: Dataset, text: string, progress: (done
     return {key: field, runs: dataset.column(field, need, spend)};
   });
   for (const [key, [field, measure]] of measures) {
-    const spend = () => {
-      left -= BLOCK;
+    const spend = (bytes: number) => {
+      left -= bytes;
       if (left < 0) throw tooLarge(field);
     };
-    columns.push({key, runs: measure === 'size' ? dataset.column(field, 'size') : durations(dataset, field, spend)});
+    columns.push({key, runs: measure === 'size' ? dataset.column(field, 'size') : measured(dataset, field, measure, spend)});
   }
   const types = new Map([...paths.keys()].map(key => [key, new Set<string>()]));
   const values = new Map([...paths.values()].map(({field}) => [field, [] as unknown[]]));
@@ -57,18 +55,14 @@ export async function filterRows(dataset: Dataset, text: string, progress: (done
   }
 }
 
-/** Yields the seconds of videos or sounds, in the runs of `Dataset.column`; calls `spend` before the header of each is read. */
-async function* durations(dataset: Dataset, field: string, spend: () => void): AsyncGenerator<{first: number; values: unknown[]}> {
-  for await (const {first, values} of dataset.column(field, 'presence')) {
-    const found: unknown[] = [];
-    for (let start = 0; start < values.length; start += HEADERS_AT_ONCE) {
-      found.push(...await Promise.all(values.slice(start, start + HEADERS_AT_ONCE).map(async (value, i) => {
-        if (value === null) return null;
-        spend();
-        return secondsOf(dataset, first + start + i, field);
-      })));
-    }
-    yield {first, values: found};
+/** Yields the seconds or the elements of a stream of each datapoint, in the runs of `Dataset.column`. */
+async function* measured(dataset: Dataset, field: string, measure: 'duration' | 'elements', spend: (bytes: number) => void): AsyncGenerator<{first: number; values: unknown[]}> {
+  for await (const {first, values} of measures(dataset, field, spend)) {
+    yield {first, values: values.map(value => {
+      if (measure === 'elements') return value?.elements ?? 0;
+      if (value && value.seconds === null) throw new Error(`field ${field}: its items have no times: expected a rate or times in its metadata`);
+      return value && value.seconds;
+    })};
   }
 }
 

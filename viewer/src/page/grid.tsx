@@ -3,6 +3,7 @@
 import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
+import {timedBy} from '../bags/streams';
 import {kindOf} from '../bags/values';
 import {cutName} from './format';
 import {useKeys} from './keys';
@@ -21,7 +22,7 @@ const MAX_TEXTS = 2;
 
 /** The fields that the grid shows unless it is told. */
 export function defaultFields(dataset: Dataset): string[] {
-  const names = [...dataset.spec.keys()];
+  const names = [...dataset.spec.keys()].filter(name => !timedBy(dataset, name).length);
   const of = (...kinds: string[]) => names.filter(name => kinds.includes(kindOf(dataset.type(name))));
   const one = (name: string) => !dataset.type(name).sequence;
   // What is drawn over an image is seen in it.

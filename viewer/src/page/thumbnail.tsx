@@ -4,13 +4,13 @@ import {useEffect, useState} from 'preact/hooks';
 
 import type {Dataset, FieldFacts} from '../bags/dataset';
 import type {FieldType} from '../bags/spec';
+import {measure, readVideo, timedBy} from '../bags/streams';
 import {kindOf, NdArray} from '../bags/values';
 import {drawArray, drawValues, isDrawn, sliceOf} from '../media/colors';
 import {drawCloud, isCloud} from './cloud';
 import {bytesText, countText, exactText, isBlank, numberText, shortText} from './format';
 import {mediaUrl, mimeOf, releaseUrl, useBlobUrl, useBroken, useLoaded} from './load';
 import {dataUrl} from './route';
-import {readClip, secondsOf} from './clip';
 import {Drawing, fieldsOver, useLayers} from './overlay';
 import {Canvas, className, drawRecord} from './picture';
 import {Sparkline} from './sparkline';
@@ -32,6 +32,7 @@ export function Thumbnail(props: Props) {
   if (kind === 'image') return <ImageThumbnail {...props} />;
   if (kind === 'video') return <VideoThumbnail {...props} />;
   if (kind === 'audio' || kind === 'bytes') return <SizeThumbnail {...props} />;
+  if (timedBy(props.dataset, props.field).length) return <TimesThumbnail {...props} />;
   return <ValueThumbnail {...props} />;
 }
 
@@ -84,7 +85,7 @@ function Layers({dataset, index, field, size}: Props & {size: [number, number]})
 function VideoThumbnail({dataset, index, field}: Props) {
   const loaded = useLoaded(async () => {
     const media = await mediaUrl(dataset, index, field, 0);
-    const {offset} = media?.location.segment ? await readClip(media) : {offset: 0};
+    const offset = media?.location.segment ? (await readVideo(dataset, index, field, 0, media.location)).own[0] : 0;
     return {media, offset, count: await dataset.count(index, field)};
   }, [dataset, index, field], 200);
   const url = loaded.state === 'ready' ? loaded.value.media?.url : undefined;
@@ -108,7 +109,7 @@ function SizeThumbnail({dataset, index, field}: Props) {
     const location = await dataset.location(index, field);
     const head = location && kindOf(type) === 'bytes' && location.stop - location.start < 4096
       ? (await dataset.records(index, field, 0, 1))![0] : null;
-    const seconds = kindOf(type) === 'audio' && !type.sequence && location && !location.compressed ? await secondsOf(dataset, index, field).catch(() => null) : null;
+    const seconds = kindOf(type) === 'audio' && location && !location.compressed ? (await measure(dataset, index, field).catch(() => null))?.seconds ?? null : null;
     return {location, head, seconds, count: await dataset.count(index, field)};
   }, [dataset, index, field], DELAY);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
@@ -118,6 +119,14 @@ function SizeThumbnail({dataset, index, field}: Props) {
   const size = location ? location.stop - location.start : 0;
   const items = type.sequence ? `${count} × ` : '';
   return <span class="line">{head ? shortText(head) : `${kindOf(type) === 'audio' ? '♪ ' : ''}${seconds === null ? '' : `${numberText(Number(seconds.toPrecision(3)))} s, `}${items}${bytesText(size)}`}</span>;
+}
+
+/** The times of other fields: no curve, but how long they are. */
+function TimesThumbnail({dataset, index, field}: Props) {
+  const loaded = useLoaded(() => dataset.count(index, field), [dataset, index, field], DELAY);
+  if (loaded.state === 'error') return <Failure error={loaded.error} />;
+  if (loaded.state === 'loading') return <span class="line loading" />;
+  return loaded.value === null ? <Absent /> : <span class="line faint">{countText(loaded.value, 'time')}</span>;
 }
 
 function ValueThumbnail({dataset, index, field}: Props) {

@@ -94,11 +94,11 @@ function Slices({array, facts, note}: {array: NdArray; facts: FieldFacts; note: 
 }
 
 /** Short values one after the other: words, tokens. */
-export function Tokens({values, current}: {values: unknown[]; current?: number}) {
+export function Tokens({values, current, seek}: {values: unknown[]; current?: number; seek?(place: number): void}) {
   return (
     <Scroll class="tokens" label="Items">
       {values.slice(0, MAX_TOKENS).map((value, i) => (
-        <span key={i} class={i === current ? 'current' : ''} title={String(i)} dir="auto">{typeof value === 'string' ? isBlank(value) ? JSON.stringify(value) : value.slice(0, 1000) : shortText(value, 1000)}</span>
+        <span key={i} class={i === current ? 'current' : ''} title={String(i)} dir="auto" onClick={seek && (() => seek(i))}>{typeof value === 'string' ? isBlank(value) ? JSON.stringify(value) : value.slice(0, 1000) : shortText(value, 1000)}</span>
       ))}
       {values.length > MAX_TOKENS && <i class="faint">and {(values.length - MAX_TOKENS).toLocaleString('en')} more</i>}
     </Scroll>

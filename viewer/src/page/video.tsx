@@ -2,139 +2,208 @@
 
 import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
-import {type Clip as Read, readClip} from './clip';
+import {joinedTimes, openStream, type Part, Stream} from '../bags/streams';
 import type {FieldProps} from './datapoint';
 import {bytesText, numberText} from './format';
 import {mediaUrl, releaseUrl, useBroken, useLoaded} from './load';
+import {ItemSequence} from './sequence';
 import {Failure} from './thumbnail';
 
-interface Clip extends Read {
+interface Clip extends Part {
   url: string;
-  start: number;
-  duration: number;
-  isSegment: boolean;
 }
 
 /** Past the start of a frame, so that rounding never shows the one before. */
 const INSIDE = 5e-4;
 const MAX_CLIPS = 2000;
+/** Seconds that a picture may be off before it is moved, and before its speed is changed. */
+const FAR = 0.2;
+const NEAR = 0.012;
+/** Speeds that browsers play. */
+const SPEEDS = [0.0625, 16];
 
-export function VideoPanel({dataset, index, field, clock}: FieldProps) {
+export function VideoPanel(props: FieldProps) {
+  const {dataset, index, field, clock} = props;
   const loaded = useLoaded(async () => {
     const count = await dataset.count(index, field);
-    if (count === null) return null;
-    if (count > MAX_CLIPS) throw new Error(`${count} clips are too many to show`);
-    const clips: Clip[] = [];
-    for (let item = 0; item < count; item++) {
-      const media = (await mediaUrl(dataset, index, field, item))!;
-      const clip = await readClip(media);
-      const duration = clip.duration ?? await durationOf(media.url);
-      const start = clips.length ? clips[clips.length - 1].start + clips[clips.length - 1].duration : 0;
-      clips.push({...clip, url: media.url, start, duration, isSegment: Boolean(media.location.segment)});
-    }
-    return clips;
+    if (count !== null && count > MAX_CLIPS) throw new Error(`${count} clips are too many to show`);
+    const stream = await openStream(dataset, index, field);
+    if (stream?.elements === 'items') return {stream, clips: []};
+    const clips = await Promise.all((stream?.parts ?? []).map(async (part, item): Promise<Clip> => {
+      const {url} = (await mediaUrl(dataset, index, field, item))!;
+      return part.info ? {...part, url} : {...part, url, count: 1, own: Float64Array.of(0, await durationOf(url))};
+    }));
+    if (!stream || clips.every(({info}) => info)) return {stream, clips};
+    // By what the browser reads of them.
+    clips.forEach((clip, i) => { clip.first = i ? clips[i - 1].first + clips[i - 1].count : 0; });
+    const table = joinedTimes(clips, stream.start), count_ = table.length - 1;
+    return {stream: new Stream('frames', count_, null, stream.start, table, clips, stream.notes), clips};
   }, [dataset, index, field]);
-  useEffect(() => () => { if (loaded.state === 'ready') loaded.value?.forEach(clip => releaseUrl(clip.url)); }, [loaded.state]);
+  useEffect(() => () => { if (loaded.state === 'ready') loaded.value.clips.forEach(clip => releaseUrl(clip.url)); }, [loaded.state]);
   if (loaded.state === 'error') return <Failure error={loaded.error} />;
   if (loaded.state === 'loading') return <div class="zoom loading" />;
-  if (!loaded.value) return <span class="faint">None</span>;
-  if (!loaded.value.length) return <span class="faint">no clips</span>;
-  return <Player clips={loaded.value} field={field} clock={clock} rate={dataset.facts(field).rate} />;
+  const {stream, clips} = loaded.value;
+  if (!stream) return <span class="faint">None</span>;
+  if (stream.elements === 'items') return <ItemSequence {...props} Item={VideoItem} />;
+  if (!clips.length) return <span class="faint">no clips</span>;
+  return <Player stream={stream} clips={clips} field={field} clock={clock} />;
+}
+
+/** A video of a sequence whose videos are items: it plays by itself. */
+function VideoItem({dataset, index, field, item}: FieldProps & {item: number}) {
+  const loaded = useLoaded(async () => (await mediaUrl(dataset, index, field, item))!.url, [dataset, index, field, item]);
+  const url = loaded.state === 'ready' ? loaded.value : undefined;
+  useEffect(() => () => releaseUrl(url), [url]);
+  const [broken, onError] = useBroken(url);
+  if (loaded.state === 'error') return <Failure error={loaded.error} />;
+  if (broken) return <Failure error={new Error('the browser cannot play this video')} />;
+  return url ? <video src={url} preload="auto" muted playsInline controls onError={onError} /> : <div class="zoom loading" />;
 }
 
 interface PlayerProps extends Pick<FieldProps, 'field' | 'clock'> {
+  stream: Stream;
   clips: Clip[];
-  rate?: number;
 }
 
-function Player({clips, field, clock, rate}: PlayerProps) {
-  const element = useRef<HTMLVideoElement>(null);
-  const [current, setCurrent] = useState(() => clipAt(clips, clock.time));
+function Player({stream, clips, field, clock}: PlayerProps) {
+  /** The elements of this clip and of the next one, which is read ahead. */
+  const elements = useRef(new Map<number, HTMLVideoElement>());
+  const [current, setCurrent] = useState(() => clipAt(stream, clips, clock.time));
   const [time, setTime] = useState(clock.time);
   const state = useRef({current, target: clock.time});
   const clip = clips[current];
   const [broken, onError] = useBroken(clip);
-  const last = clips[clips.length - 1];
-  const duration = last.start + last.duration;
-  const frames = clips.every(({frames}) => frames !== null) ? clips.reduce((sum, {frames}) => sum + frames!, 0) : null;
-  const step = frames ? duration / frames : rate ? 1 / rate : 1 / 30;
+  const isCounted = clips.every(({info}) => info);
+  const step = stream.pace ? 1 / stream.pace : 1 / 30;
 
-  useEffect(() => clock.extend(field, duration, step), [clock, duration]);
+  useEffect(() => clock.extend(field, stream.time(0), stream.end, step), [clock, stream]);
   useLayoutEffect(() => {
+    const element = () => elements.current.get(state.current.current);
     const place = (seconds: number) => {
-      const next = clipAt(clips, seconds);
+      const next = clipAt(stream, clips, seconds);
       state.current.target = seconds;
       setTime(seconds);
       if (next !== state.current.current) {
+        element()?.pause();
         state.current.current = next;
         setCurrent(next);
         return;
       }
-      const video = element.current;
-      const wanted = timeIn(clips[next], seconds);
-      if (video && video.readyState && Math.abs(video.currentTime - wanted) > 1e-4) video.currentTime = wanted;
+      const video = element(), wanted = timeIn(stream, clips[next], seconds);
+      if (video?.readyState && Math.abs(video.currentTime - wanted) > 1e-4) video.currentTime = wanted;
     };
-    const stop = clock.listen((seconds, seeking) => {
-      const video = element.current;
-      if (seeking || !clock.playing) place(seconds);
-      else {
-        setTime(seconds);
-        // Followers of the leader: those that play by themselves are only put right when they are far off.
-        const found = video ? clips[state.current.current].start + video.currentTime - clips[state.current.current].offset : seconds;
-        if (clipAt(clips, seconds) !== state.current.current || Math.abs(found - seconds) > 0.2) place(seconds);
-      }
-    });
+    const follow = (seconds: number) => {
+      const video = element(), now = clips[state.current.current];
+      setTime(seconds);
+      if (clipAt(stream, clips, seconds) !== state.current.current) return place(seconds);
+      if (!video?.readyState || video.seeking) return;
+      const late = seconds - secondsOf(stream, now, video.currentTime);
+      if (Math.abs(late) > FAR && !video.ended) return place(seconds);
+      if (video.paused && !isOver(now, video) && seconds >= stream.time(0) && seconds < stream.end) void video.play().catch(() => {});
+      setSpeed(video, speedOf(stream, now) * (Math.abs(late) < NEAR ? 1 : 1 + Math.max(-0.3, Math.min(0.3, 3 * late))));
+    };
+    const stop = clock.listen((seconds, seeking) => seeking || !clock.playing ? place(seconds) : follow(seconds));
     const remove = clock.addPlayer({
-      play: () => { void element.current?.play().catch(() => {}); },
-      pause: () => element.current?.pause(),
+      leads: false,
+      play: async seconds => {
+        if (seconds >= stream.time(0) && seconds < stream.end) await element()?.play().catch(() => {});
+      },
+      pause: () => element()?.pause(),
+      waits: () => {
+        const video = element();
+        return Boolean(video && !video.error && (video.seeking || video.readyState < HTMLMediaElement.HAVE_FUTURE_DATA && !video.ended));
+      },
       time: () => {
-        const video = element.current;
-        if (!video || video.error) return null;
-        const {start, offset, duration, isSegment} = clips[state.current.current];
-        if (!video.readyState || video.seeking) return state.current.target;
-        const seconds = Math.max(0, video.currentTime - offset - INSIDE);
-        const isOver = video.ended || (isSegment && seconds >= duration - 3 * INSIDE);
-        if (!isOver) return start + seconds;
+        const video = element(), {current: number, target} = state.current, now = clips[number];
+        if (!video || video.error || clock.time < stream.time(0) - step) return null;
+        if (!video.readyState || video.seeking) return target;
+        if (!isOver(now, video)) return secondsOf(stream, now, video.currentTime - INSIDE);
         video.pause();  // After a segment, its video goes on.
-        return state.current.current + 1 < clips.length ? start + clips[state.current.current].duration : null;
+        return number + 1 < clips.length ? stream.time(now.first + now.count) : null;
       },
     });
     return () => {
       stop();
       remove();
     };
-  }, [clips, clock]);
-  const onLoaded = () => {
-    const video = element.current;
-    if (!video) return;  // Of a datapoint that the page has left.
-    video.currentTime = timeIn(clips[state.current.current], state.current.target);
-    if (clock.playing) void video.play().catch(() => {});
+  }, [stream, clips, clock]);
+  const put = (number: number) => {
+    const video = elements.current.get(number);
+    if (!video?.readyState) return;
+    video.currentTime = number === state.current.current ? timeIn(stream, clips[number], state.current.target) : clips[number].own[0] + INSIDE;
+    setSpeed(video, speedOf(stream, clips[number]));
+    if (clock.playing && number === state.current.current) void video.play().catch(() => {});
   };
+  useLayoutEffect(() => put(current), [current]);
   const {info} = clip;
+  const frame = Math.max(0, Math.min(stream.count - 1, stream.at(time + 1e-4)));
+  const size = clips.reduce((sum, {location}) => sum + location.stop - location.start, 0);
   return <>
     {broken ? <Failure error={new Error(`the browser cannot play this video: ${info
-      ? `${info.isCounted ? '' : 'about '}${info.frames} frames of ${info.codec}, ${info.width} × ${info.height}` : `${bytesText(clip.size)} of a codec that it lacks, or damaged`}. `
+      ? `${info.isCounted ? '' : 'about '}${info.frames} frames of ${info.codec}, ${info.width} × ${info.height}` : `${bytesText(clip.location.stop - clip.location.start)} of a codec that it lacks, or damaged`}. `
       + 'mpv or VLC play it after `bags cat`, and bags.Video decodes it.')} />
-      : <video ref={element} key={current} src={clip.url} preload="auto" muted playsInline onLoadedMetadata={onLoaded}
-        onError={onError} onClick={() => clock.toggle()} />}
+      : clips.slice(current, current + 2).map((each, i) => (
+        <video key={current + i} hidden={i > 0} src={each.url} preload="auto" muted playsInline onLoadedMetadata={() => put(current + i)}
+          ref={video => { if (video) elements.current.set(current + i, video); else elements.current.delete(current + i); }}
+          onError={i ? undefined : onError} onClick={() => clock.toggle()} />))}
     <div class="controls faint">
-      {frames !== null && <span class="frame">frame {Math.min(frames - 1, Math.floor((time + 1e-4) / step)).toLocaleString('en')} of {frames.toLocaleString('en')}</span>}
+      {isCounted && <span class="frame">frame {frame.toLocaleString('en')} of {stream.count.toLocaleString('en')}</span>}
       {clips.length > 1 && <span>clip {current + 1} of {clips.length}</span>}
-      <span>{numberText(1 / step)} a second{info ? `, ${info.width} × ${info.height}, ${info.codec}` : ''}, {clip.isSegment ? `part of a video of ${bytesText(clip.size)}` : bytesText(clips.reduce((sum, {size}) => sum + size, 0))}</span>
+      <span>{numberText(1 / step)} a second{info ? `, ${info.width} × ${info.height}, ${info.codec}` : ''}, {clip.location.segment ? `part of a video of ${bytesText(clip.location.stop - clip.location.start)}` : bytesText(size)}</span>
+      {stream.notes.map(note => <span key={note}>{note}</span>)}
     </div>
   </>;
 }
 
-/** Returns the time in its video at which a clip shows a time of the clock: of a segment at most its last frame. */
-function timeIn({start, offset, duration, isSegment}: Clip, seconds: number): number {
-  const inside = Math.max(0, seconds - start);
-  return offset + (isSegment ? Math.min(inside, duration - 2 * INSIDE) : inside) + INSIDE;
+function setSpeed(video: HTMLVideoElement, speed: number): void {
+  const allowed = Math.max(SPEEDS[0], Math.min(SPEEDS[1], speed));
+  if (Math.abs(video.playbackRate - allowed) > 0.01) video.playbackRate = allowed;
 }
 
-function clipAt(clips: Clip[], time: number): number {
-  let found = 0;
-  while (found + 1 < clips.length && clips[found + 1].start <= time + 1e-6) found += 1;
-  return found;
+/** Seconds of the file of a clip that pass in a second: 1 unless the metadata has other times. */
+function speedOf(stream: Stream, {own, first, count}: Clip): number {
+  const shown = stream.time(first + count) - stream.time(first);
+  return shown > 0 ? (own[count] - own[0]) / shown : 1;
+}
+
+function isOver({own, count, location}: Clip, video: HTMLVideoElement): boolean {
+  return video.ended || location.segment !== undefined && video.currentTime >= own[count] - 2 * INSIDE;
+}
+
+/** The frame of a clip that a time falls in, and the part of the frame that has passed. */
+function frameAt(times: (frame: number) => number, count: number, seconds: number): [number, number] {
+  let low = 0, high = count - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (times(middle) <= seconds + 1e-6) low = middle;
+    else high = middle - 1;
+  }
+  const length = times(low + 1) - times(low);
+  return [low, length > 0 ? Math.max(0, Math.min(1, (seconds - times(low)) / length)) : 0];
+}
+
+/** Returns the time in its file at which a clip shows a time of the clock, always within a frame. */
+function timeIn(stream: Stream, {own, first, count}: Clip, seconds: number): number {
+  const [frame, part] = frameAt(i => stream.time(first + i), count, seconds);
+  return Math.min(own[frame] + part * (own[frame + 1] - own[frame]) + INSIDE, Math.max(own[frame], own[frame + 1] - INSIDE));
+}
+
+/** Returns the time of the clock that a clip shows at a time in its file. */
+function secondsOf(stream: Stream, {own, first, count}: Clip, time: number): number {
+  const [frame, part] = frameAt(i => own[i], count, time);
+  const start = stream.time(first + frame);
+  return start + part * (stream.time(first + frame + 1) - start);
+}
+
+function clipAt(stream: Stream, clips: Clip[], seconds: number): number {
+  const frame = stream.at(seconds);
+  let low = 0, high = clips.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (clips[middle].first <= frame) low = middle;
+    else high = middle - 1;
+  }
+  return low;
 }
 
 /** Returns the seconds of a video by what the browser reads of it. */
