@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 import bags
+from tests.streams.cases import write_cases
 
 GOLDEN = Path(__file__).parents[2] / 'tests' / 'golden'
 SPEC = {
@@ -501,6 +502,56 @@ def write_sounds(folder):
     (folder / 'sounds.json').write_text(json.dumps(described))
 
 
+def write_durations(folder):
+    """Sounds of 1.0 and 1.5 seconds in turns, of noise, which is large."""
+    rng = np.random.default_rng(7)
+    spec = {'id': 'int(8)', 'flac': 'flac', 'wav': 'wav', 'ogg': 'opus(24)'}
+    sounds = []
+    for seconds in (1.0, 1.5):
+        noise = rng.integers(-9000, 9000, (int(16_000 * seconds), 1)).astype(np.int16)
+        formats = {'flac': ('flac',), 'wav': ('wav',), 'ogg': ('opus', '24')}
+        sounds.append({
+            name: bytes(bags.encoders[format]((noise, 16_000), *args))
+            for name, (format, *args) in formats.items()
+        })
+    with bags.DatasetWriter(folder / 'durations', spec) as writer:
+        for index in range(200):
+            writer.append({'id': index, **sounds[index % 2]})
+
+
+def write_recording(folder):
+    """Two cameras, joints at 200 Hz, sound in blocks and words, as they are recorded.
+
+    Frames show their time in 1/30 s, and samples are their time over 32 s. The wrist camera begins late and
+    lost ten frames.
+    """
+    spec = {
+        'front': 'mp4(30)[]', 'wrist': 'mp4(30)[]', 'wrist_time': 'float(8)[]', 'mic': 'flac[]',
+        'joints': 'array(float32,3)[]', 'words': 'utf8[]', 'word_time': 'float(8)[]', 'grip': 'array(float32,?,2)',
+    }  # fmt: skip
+    fields = {
+        'wrist': {'times': 'wrist_time'}, 'mic': {'rate': 16_000}, 'joints': {'rate': 200}, 'grip': {'rate': 50},
+        'words': {'times': 'word_time'}, 'word_time': {'unit': 'ms'},
+    }  # fmt: skip
+    frames = list(numbered(480))
+    with bags.ShardedDatasetWriter(folder / 'recording', spec, metadata={'fields': fields}) as recorder:
+        for seconds in (16, 6):
+            ramp = (np.arange(16_000 * seconds) / (16_000 * 32) * 32767).astype(np.int16)
+            grip = np.stack([np.arange(50 * seconds)] * 2, 1).astype(np.float32)
+            words = [f'word{k}' for k in range(seconds)]
+            with recorder.begin({'grip': grip}, clip_seconds=2) as episode:
+                for second, word in enumerate(words):
+                    episode.append({'words': word, 'word_time': 1000.0 * second + 500})
+                for number in range(30 * seconds):
+                    episode.append({'front': frames[number]})
+                    if number >= 8 and not 100 <= number < 110:
+                        episode.append({'wrist': frames[number], 'wrist_time': number / 30})
+                for start in range(0, len(ramp), 533):
+                    episode.append({'mic': ramp[start : start + 533]})
+                for step in range(200 * seconds):
+                    episode.append({'joints': np.sin(np.arange(1, 4) * step / 200).astype(np.float32)})
+
+
 def write_gaps(folder):
     """Curves whose middle is not finite: a line over it was never measured."""
     spec = {'inf': 'float(4)[]', 'missing': 'float(4)[]'}
@@ -774,9 +825,12 @@ def main():
     write_million(folder)
     write_strange(folder)
     write_conditions(folder)
+    write_cases(folder / 'streams')
     write_formats(folder)
     write_long(folder)
     write_sounds(folder)
+    write_durations(folder)
+    write_recording(folder)
     write_gaps(folder)
     write_episode(folder)
     write_drawn(folder)

@@ -10,7 +10,7 @@ export const OPUS_RATE = 48_000;
 /** Bytes that are read first: of FLAC and WAV all that is needed. */
 const START = 64;
 /** Bytes of the end of an Ogg stream, or of a FLAC without a length, of which the last page or frame is read. */
-const TAILS = [1 << 12, 1 << 17];
+const TAILS = [1 << 12, 1 << 14, 1 << 17];
 const MAX_CHUNKS = 64;
 /** Most bytes of an MP3 or AAC stream whose frames are counted. */
 const MAX_COUNTED_BYTES = 32 << 20;
@@ -31,7 +31,7 @@ export async function readSoundLength(size: number, read: Read): Promise<SoundLe
   const data = await read(0, Math.min(size, START)), view = new DataView(data.buffer, data.byteOffset, data.length);
   try {
     if (has(data, 0, 'fLaC')) return await flacLength(view, size, read);
-    if (has(data, 0, 'RIFF') || has(data, 0, 'RF64')) return await wavLength(size, read);
+    if (has(data, 0, 'RIFF') || has(data, 0, 'RF64')) return await wavLength(size, async (start, stop) => stop <= data.length ? data.subarray(start, stop) : read(start, stop));
     if (has(data, 0, 'OggS')) return await oggLength(data, view, size, read);
     if (has(data, 4, 'ftyp') || has(data, 4, 'moov')) return await readMp4Sound(size, read);
     if (view.getUint32(0) === 0x1a45dfa3) return await readMatroskaSound(size, read);

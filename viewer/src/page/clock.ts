@@ -6,6 +6,8 @@ import {useLayoutEffect, useState} from 'preact/hooks';
 export interface Player {
   /** Whether others follow it while it plays: sounds, whose gaps are heard. Else the first player leads. */
   leads: boolean;
+  /** Prepares what takes a while before the first sound. */
+  prepare(): Promise<void>;
   /** Plays from a time; the promise ends when it does. */
   play(time: number): Promise<void>;
   pause(): void;
@@ -15,7 +17,7 @@ export interface Player {
   waits(): boolean;
 }
 
-/** Seconds for which sounds go on while a picture waits, and for which they wait for pictures to move. */
+/** Seconds for which others go on while a player waits, and for which sounds wait for pictures to move. */
 const PATIENCE = 0.4;
 
 type Listener = (time: number, seeking: boolean) => void;
@@ -36,9 +38,12 @@ export class Clock {
   private steps = new Map<string, number>();
   private players: Player[] = [];
   private last = 0;
-  /** Seconds for which a player has waited, and whether the leaders wait for it. */
+  /** Seconds for which a player has waited, and whether all wait for it. */
   private waited = 0;
   private isHeld = false;
+  /** Starts of playing, of which the last one counts, and whether it is being prepared. */
+  private starts = 0;
+  private begins = false;
 
   /** Tells when a field begins and ends, in seconds, and how long one of its elements is. */
   extend(field: string, start: number, end: number, step: number): void {
@@ -94,7 +99,7 @@ export class Clock {
 
   seek(time: number): void {
     this.time = this.runs ? Math.min(Math.max(this.start, time), this.end) : Math.max(0, time);
-    this.waited = 0;
+    if (this.playing) this.hold();
     this.tell(true);
   }
 
@@ -112,20 +117,38 @@ export class Clock {
     if (!this.runs) return;
     if (this.time >= this.end - 1e-3 || this.time < this.start) this.seek(this.start);
     this.playing = true;
-    this.isHeld = false;
-    this.waited = 0;
     this.last = performance.now();
-    // Sounds begin when the pictures move, or after a while without them.
-    const moving = Promise.all(this.players.filter(({leads}) => !leads).map(player => player.play(this.time)));
-    void Promise.race([moving, new Promise(resolve => setTimeout(resolve, 1000 * PATIENCE))]).then(() => this.lead());
+    void this.begin();
     requestAnimationFrame(this.tick);
     this.tell(false);
   }
 
-  private lead(): void {
-    if (!this.playing || this.isHeld) return;
+  /** Whether time passes: it plays, and no player is waited for. */
+  get moves(): boolean {
+    return this.playing && !this.isHeld;
+  }
+
+  /** Starts pictures, then sounds when the pictures move, or after a while without them. */
+  private async begin(): Promise<void> {
+    const start = ++this.starts, isLast = () => this.playing && start === this.starts;
+    const [sounds, pictures] = [true, false].map(leads => this.players.filter(player => player.leads === leads));
+    this.isHeld = this.begins = true;
+    this.waited = 0;
+    await within(PATIENCE, sounds.map(player => player.prepare()));
+    if (!isLast()) return;
+    this.isHeld = this.begins = false;
+    await within(PATIENCE, pictures.map(player => player.play(this.time)));
+    if (!isLast() || this.isHeld) return;
     const time = this.now() ?? this.time;
-    for (const player of this.players) if (player.leads) void player.play(time);
+    for (const player of sounds) void player.play(time);
+  }
+
+  /** Stops all until none waits for bytes, or for the place that it was moved to. */
+  private hold(): void {
+    this.starts += 1;
+    this.isHeld = true;
+    this.begins = false;
+    for (const player of this.players) player.pause();
   }
 
   /** The time of the player that leads; null if none plays. */
@@ -149,13 +172,8 @@ export class Clock {
     const elapsed = (now - this.last) / 1000;
     this.last = now;
     this.waited = this.players.some(player => player.waits()) ? this.waited + elapsed : 0;
-    if (this.waited > PATIENCE && !this.isHeld) {
-      this.isHeld = true;
-      for (const player of this.players) if (player.leads) player.pause();
-    } else if (!this.waited && this.isHeld) {
-      this.isHeld = false;
-      this.lead();
-    }
+    if (this.isHeld && !this.begins && !this.waited) void this.begin();
+    else if (!this.isHeld && this.waited > PATIENCE) this.hold();
     // The leader may end before longer fields do: then the clock runs by itself.
     if (!this.isHeld) this.time = this.now() ?? this.time + elapsed;
     if (this.time >= this.end) {
@@ -172,6 +190,9 @@ export class Clock {
     for (const listener of this.listeners) listener(this.time, seeking);
   }
 }
+
+/** Waits for all of some work, at most for some seconds. */
+const within = (seconds: number, work: Promise<void>[]) => Promise.race([Promise.all(work), new Promise(resolve => setTimeout(resolve, 1000 * seconds))]);
 
 /** The time of the clock, in a component that is drawn anew when it changes. */
 export function useTime(clock: Clock): number {

@@ -4,7 +4,7 @@ import {Component, type ComponentChildren} from 'preact';
 import {useEffect, useLayoutEffect, useMemo} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
-import {isRows, timedBy} from '../bags/streams';
+import {isRows, mayHaveTimes, timedBy} from '../bags/streams';
 import {kindOf} from '../bags/values';
 import {Clock, useTime} from './clock';
 import {factsProblems} from './facts';
@@ -122,7 +122,7 @@ function Field(props: FieldProps) {
   const {unit} = dataset.facts(field);
   const wider = kind === 'bytes' && !type.sequence ? 'panel words' : 'panel';
   const isClock = timedBy(dataset, field).length > 0;
-  const wide = !isClock && (kind === 'audio' || type.sequence && ['array', 'number'].includes(kind));
+  const wide = !isClock && (kind === 'audio' || type.sequence && ['array', 'number'].includes(kind) || isRows(type) && mayHaveTimes(dataset, field));
   const Panel = isClock ? TimesPanel : kind === 'video' ? VideoPanel : kind === 'audio' ? SoundPanel
     : type.sequence ? SequencePanel : isRows(type) ? RowsPanel : kind === 'image' ? ImagePanel : ValuePanel;
   return (

@@ -3,7 +3,7 @@
 import type {ComponentType} from 'preact';
 import {useEffect, useMemo, useRef} from 'preact/hooks';
 
-import {isRows, openStream, type Stream, timedBy, timesOf} from '../bags/streams';
+import {isRows, mayHaveTimes, openStream, type Stream, timedBy} from '../bags/streams';
 import {kindOf, NdArray} from '../bags/values';
 import {drawArray, isDrawn} from '../media/colors';
 import {Clock, useTime} from './clock';
@@ -40,8 +40,7 @@ export function ItemSequence({Item, ...props}: FieldProps & {Item: ComponentType
 
 /** An array whose rows have times: curves over them. */
 export function RowsPanel(props: FieldProps) {
-  const {dataset, field} = props, {rate} = dataset.facts(field);
-  const isCurve = dataset.type(field).args.length <= 3 && (rate !== undefined || timesOf(dataset, field) !== null);
+  const {dataset, field} = props, isCurve = dataset.type(field).args.length <= 3 && mayHaveTimes(dataset, field);
   return isCurve ? <Elements {...props} Panel={Rows} /> : <ValuePanel {...props} />;
 }
 

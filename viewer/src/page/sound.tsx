@@ -82,24 +82,23 @@ function Player({stream, sound, bytes, field, clock}: Track & Pick<FieldProps, '
       pause();
       if (time >= start + sound.duration) return;
       const context = sharedContext(), node = context.createBufferSource();
-      void context.resume();
       node.buffer = sound;
       node.connect(context.destination);
       const when = context.currentTime + Math.max(0, start - time);
       node.start(when, Math.max(0, time - start));
       playing = {node, zero: context.currentTime + start - time};
     };
-    const move = (time: number, seeking: boolean) => {
+    const move = (time: number) => {
       const span = clock.runs ? clock.end - clock.start : sound.duration;
       now.current!.style.left = `${100 * Math.max(0, Math.min(1, (time - start) / sound.duration))}%`;
       // As long as its part of the time, so that its cursor stands above those of curves.
       Object.assign(box.current!.style, {width: `${100 * Math.min(1, sound.duration / span)}%`, marginLeft: `${100 * Math.max(0, (start - clock.start) / span)}%`});
       const own = heard();
-      if (clock.playing && (seeking || own !== null && Math.abs(own - time) > FAR)) play(time);
+      if (clock.moves && own !== null && Math.abs(own - time) > FAR) play(time);
     };
-    move(clock.time, true);
+    move(clock.time);
     const stop = clock.listen(move);
-    const remove = clock.addPlayer({leads: true, play: async time => play(time), pause, time: heard, waits: () => false});
+    const remove = clock.addPlayer({leads: true, prepare: () => sharedContext().resume(), play: async time => play(time), pause, time: heard, waits: () => false});
     return () => {
       pause();
       stop();

@@ -19,6 +19,8 @@ const MAX_CLIPS = 2000;
 /** Seconds that a picture may be off before it is moved, and before its speed is changed. */
 const FAR = 0.2;
 const NEAR = 0.012;
+/** Seconds before the end of a file, where browsers may have no later data. */
+const NEAR_END = 0.1;
 /** Speeds that browsers play. */
 const SPEEDS = [0.0625, 16];
 
@@ -70,9 +72,10 @@ function Player({stream, clips, field, clock}: PlayerProps) {
   const elements = useRef(new Map<number, HTMLVideoElement>());
   const [current, setCurrent] = useState(() => clipAt(stream, clips, clock.time));
   const [time, setTime] = useState(clock.time);
-  const state = useRef({current, target: clock.time});
+  const state = useRef({current, target: clock.time, isBroken: false});
   const clip = clips[current];
   const [broken, onError] = useBroken(clip);
+  state.current.isBroken = broken;
   const isCounted = clips.every(({info}) => info);
   const step = stream.pace ? 1 / stream.pace : 1 / 30;
 
@@ -99,23 +102,26 @@ function Player({stream, clips, field, clock}: PlayerProps) {
       if (!video?.readyState || video.seeking) return;
       const late = seconds - secondsOf(stream, now, video.currentTime);
       if (Math.abs(late) > FAR && !video.ended) return place(seconds);
-      if (video.paused && !isOver(now, video) && seconds >= stream.time(0) && seconds < stream.end) void video.play().catch(() => {});
+      if (clock.moves && video.paused && !isOver(now, video) && seconds >= stream.time(0) && seconds < stream.end) void video.play().catch(() => {});
       setSpeed(video, speedOf(stream, now) * (Math.abs(late) < NEAR ? 1 : 1 + Math.max(-0.3, Math.min(0.3, 3 * late))));
     };
-    const stop = clock.listen((seconds, seeking) => seeking || !clock.playing ? place(seconds) : follow(seconds));
+    const stop = clock.listen((seconds, seeking) => seeking || !clock.playing ? place(seconds) : clock.moves && follow(seconds));
     const remove = clock.addPlayer({
       leads: false,
+      prepare: async () => {},
       play: async seconds => {
         if (seconds >= stream.time(0) && seconds < stream.end) await element()?.play().catch(() => {});
       },
       pause: () => element()?.pause(),
       waits: () => {
-        const video = element();
-        return Boolean(video && !video.error && (video.seeking || video.readyState < HTMLMediaElement.HAVE_FUTURE_DATA && !video.ended));
+        const video = element(), {own, count} = clips[state.current.current];
+        if (state.current.isBroken || clock.time < stream.time(0) || clock.time >= stream.end) return false;
+        if (!video || !video.readyState || video.seeking) return true;
+        return video.readyState < HTMLMediaElement.HAVE_FUTURE_DATA && own[count] - video.currentTime > NEAR_END;
       },
       time: () => {
         const video = element(), {current: number, target} = state.current, now = clips[number];
-        if (!video || video.error || clock.time < stream.time(0) - step) return null;
+        if (!video || video.error || state.current.isBroken || clock.time < stream.time(0) - step) return null;
         if (!video.readyState || video.seeking) return target;
         if (!isOver(now, video)) return secondsOf(stream, now, video.currentTime - INSIDE);
         video.pause();  // After a segment, its video goes on.
@@ -130,9 +136,11 @@ function Player({stream, clips, field, clock}: PlayerProps) {
   const put = (number: number) => {
     const video = elements.current.get(number);
     if (!video?.readyState) return;
-    video.currentTime = number === state.current.current ? timeIn(stream, clips[number], state.current.target) : clips[number].own[0] + INSIDE;
+    const wanted = number === state.current.current ? timeIn(stream, clips[number], state.current.target) : clips[number].own[0] + INSIDE;
+    // From clip to clip there is no time to seek: its speed makes up for the part of a frame.
+    if (!clock.moves || Math.abs(video.currentTime - wanted) > FAR) video.currentTime = wanted;
     setSpeed(video, speedOf(stream, clips[number]));
-    if (clock.playing && number === state.current.current) void video.play().catch(() => {});
+    if (clock.moves && number === state.current.current) void video.play().catch(() => {});
   };
   useLayoutEffect(() => put(current), [current]);
   const {info} = clip;
