@@ -1,16 +1,16 @@
-"""The cases of streams: `cases.json`, which the tests of the page have too, and the datasets that it describes.
+"""The cases of streams: `cases.json`, which the tests of the page have too, and the datasets of the cases.
 
-    spec, fields       of the dataset, and its metadata of fields
-    rows               the datapoints: {"frames": [8, 12], "rate": 10} are clips of 8 and 12 frames at 10 Hz,
-                       {"intervals": [[0.1, 0.3]]} a clip of two frames of these seconds, {"samples": [800]} blocks
-                       of samples, {"items": 5} items or rows; {"segment": [5, 15]} is a part of a linked file
-    expected           by field: the type of the elements, and for each datapoint their number, the seconds, and
-                       the times of the first and the last (null: missing, or none); `at` has a datapoint, seconds,
-                       and the last element then; `between` a datapoint, an interval, and the elements in it
-    conditions         conditions, and the datapoints that match
-    concat             cases whose datasets are concatenated: each datapoint is as in its own dataset
+spec, fields    of the dataset, and its metadata of fields
+rows            the datapoints. {"frames": [8, 12], "rate": 10}: clips of 8 and 12 frames at 10 Hz.
+                {"intervals": [[0.1, 0.3]]}: a clip of two frames of these seconds. {"samples": [800]}: blocks
+                of samples. {"items": 5}: items or rows. {"segment": [5, 15]}: a part of a linked file
+expected        by field: the type of the elements; for each datapoint their number, their seconds, and the
+                times of the first and the last (null: missing, or none); `at`: a datapoint, seconds, and the
+                last element then; `between`: a datapoint, an interval, and the elements in it
+conditions      conditions, and the datapoints that match
+concat          cases whose datasets are concatenated: each datapoint is as in its own dataset
 
-    python -m tests.streams.cases FOLDER     writes the dataset of each case to FOLDER/NUMBER
+`python -m tests.streams.cases FOLDER` writes the dataset of each case to FOLDER/NUMBER.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ def records(about: dict[str, Any], type_format: str) -> list[Any]:
         first += len(intervals)
     for count in about.get('frames', ()):
         format = type_format if type_format != 'video' else 'mp4'
-        found.append(bytes(bags.encoders[format]([frame(first + i) for i in range(count)], str(about['rate']))))
+        found.append(
+            bytes(bags.encoders[format]([frame(first + i) for i in range(count)], str(about['rate'])))
+        )
         first += count
     for count in about.get('samples', ()):
         samples = (np.arange(first, first + count) % 30_000).astype(np.int16)[:, None]

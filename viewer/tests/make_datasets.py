@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -281,6 +282,9 @@ def write_formats(folder):
         **{f'{format}_sound': (format, (tone, 48_000)) for format in ('flac', 'opus', 'wav')},
         'any_sound': ('audio', mp3.getvalue()),
         'sounds': ('flac[]', [(tone[:12_000], 48_000), (tone, 48_000)]),
+        'said': ('flac[]', [(tone[:12_000], 48_000), (tone, 48_000)]),
+        'shots': ('mp4(10)[]', [frames, frames[:5]]),
+        'rates': ('flac[]', [(tone[:12_000], 48_000), (tone[:8000], 16_000)]),
         'bool': ('bool', True),
         'int': ('int(1)', -3),
         'uint': ('uint(2)', 65_000),
@@ -315,7 +319,9 @@ def write_formats(folder):
         'empty': ('png[]', []),
     }
     spec = {name: type for name, (type, _) in datapoint.items()}
-    with bags.DatasetWriter(folder / 'formats', spec) as writer:
+    items = {'elements': 'items'}
+    metadata = {'fields': {'said': items, 'shots': items}}
+    with bags.DatasetWriter(folder / 'formats', spec, metadata=metadata) as writer:
         writer.append({name: value for name, (_, value) in datapoint.items()})
     # Types of the package ml_dtypes, which is not needed for their bytes.
     spec |= {
@@ -502,6 +508,37 @@ def write_sounds(folder):
     (folder / 'sounds.json').write_text(json.dumps(described))
 
 
+def write_headers(folder):
+    """Videos whose frames are stored in another order than they are shown, or last for different times."""
+    import av
+
+    frames = list(numbered(24, 64, 256))
+    found = []
+    for name, format, codec, options, steps in [
+        ('b_frames', 'mp4', 'libx264', {'bf': '3'}, [40] * 24),
+        ('varying', 'mp4', 'libx264', {'bf': '3'}, [40, 80, 20] * 8),
+        ('late', 'mp4', 'libx264', {'bf': '0'}, [40] * 24),
+        ('varying_mkv', 'matroska', 'libx264', {'bf': '2'}, [40, 80, 20] * 8),
+        ('webm', 'webm', 'libvpx-vp9', {}, [50] * 24),
+    ]:
+        file, time = io.BytesIO(), 500 if name == 'late' else 0
+        with av.open(file, 'w', format=format) as container:
+            stream = container.add_stream(codec, rate=25, options=options)
+            stream.height, stream.width, stream.pix_fmt = 64, 256, 'yuv420p'
+            stream.codec_context.time_base = Fraction(1, 1000)
+            for pixels, step in zip(frames, steps, strict=True):
+                frame = av.VideoFrame.from_ndarray(pixels, 'rgb24')
+                frame.pts, frame.duration, frame.time_base = time, step, Fraction(1, 1000)
+                container.mux(stream.encode(frame))
+                time += step
+            container.mux(stream.encode())
+        data = file.getvalue()
+        video = bags.Video(data)
+        times = [*video.timestamps.tolist(), float(video.timestamps[0]) + video.duration]
+        found.append({'name': name, 'data': base64.b64encode(data).decode(), 'times': times})
+    (folder / 'headers.json').write_text(json.dumps(found))
+
+
 def write_durations(folder):
     """Sounds of 1.0 and 1.5 seconds in turns, of noise, which is large."""
     rng = np.random.default_rng(7)
@@ -510,10 +547,12 @@ def write_durations(folder):
     for seconds in (1.0, 1.5):
         noise = rng.integers(-9000, 9000, (int(16_000 * seconds), 1)).astype(np.int16)
         formats = {'flac': ('flac',), 'wav': ('wav',), 'ogg': ('opus', '24')}
-        sounds.append({
-            name: bytes(bags.encoders[format]((noise, 16_000), *args))
-            for name, (format, *args) in formats.items()
-        })
+        sounds.append(
+            {
+                name: bytes(bags.encoders[format]((noise, 16_000), *args))
+                for name, (format, *args) in formats.items()
+            }
+        )
     with bags.DatasetWriter(folder / 'durations', spec) as writer:
         for index in range(200):
             writer.append({'id': index, **sounds[index % 2]})
@@ -527,11 +566,12 @@ def write_recording(folder):
     """
     spec = {
         'front': 'mp4(30)[]', 'wrist': 'mp4(30)[]', 'wrist_time': 'float(8)[]', 'mic': 'flac[]',
-        'joints': 'array(float32,3)[]', 'words': 'utf8[]', 'word_time': 'float(8)[]', 'grip': 'array(float32,?,2)',
+        'joints': 'array(float32,3)[]', 'words': 'utf8[]', 'word_time': 'float(8)[]',
+        'grip': 'array(float32,?,2)',
     }  # fmt: skip
     fields = {
-        'wrist': {'times': 'wrist_time'}, 'mic': {'rate': 16_000}, 'joints': {'rate': 200}, 'grip': {'rate': 50},
-        'words': {'times': 'word_time'}, 'word_time': {'unit': 'ms'},
+        'wrist': {'times': 'wrist_time'}, 'mic': {'rate': 16_000}, 'joints': {'rate': 200},
+        'grip': {'rate': 50}, 'words': {'times': 'word_time'}, 'word_time': {'unit': 'ms'},
     }  # fmt: skip
     frames = list(numbered(480))
     with bags.ShardedDatasetWriter(folder / 'recording', spec, metadata={'fields': fields}) as recorder:
@@ -829,6 +869,7 @@ def main():
     write_formats(folder)
     write_long(folder)
     write_sounds(folder)
+    write_headers(folder)
     write_durations(folder)
     write_recording(folder)
     write_gaps(folder)

@@ -10,7 +10,7 @@ import {readMatroska} from '../src/media/matroska';
 import {readMp4} from '../src/media/mp4';
 import {decodeGrayPng, isDeepPng} from '../src/media/png';
 import {transform} from '../src/media/sound';
-import {soundRate} from '../src/media/sound_header';
+import {readSoundLength, soundRate} from '../src/media/sound_header';
 import {RangeServer} from './server';
 import {OUT} from './setup';
 
@@ -59,6 +59,37 @@ test('damaged headers of MP4s end in null', async () => {
     });
     expect(info === null || info.frames < 4_000_001).toBe(true);
   }
+});
+
+describe('the times of frames', () => {
+  const videos = JSON.parse(readFileSync(`${OUT}values/headers.json`, 'utf8')) as {name: string; data: string; times: number[]}[];
+
+  test.each(videos)('$name', async ({data, times}) => {
+    const bytes = Uint8Array.from(Buffer.from(data, 'base64')), read = async (start: number, stop: number) => bytes.slice(start, stop);
+    const info = await readMp4(bytes.length, read) ?? await readMatroska(bytes.length, read);
+    expect(info!.frames).toBe(24);
+    expect(info!.times.length).toBe(25);
+    times.forEach((time, i) => expect(Math.abs(info!.times[i] - time), `frame ${i}: ${info!.times[i]}, ${time}`).toBeLessThan(1e-6));
+  });
+});
+
+describe('the length of a sound', () => {
+  const sounds = JSON.parse(readFileSync(`${OUT}values/sounds.json`, 'utf8')) as {name: string; data: string; rate: number; samples: number}[];
+
+  test.each(sounds.filter(({name}) => name !== 'au'))('$name, as Python decodes it', async ({data, rate, samples}) => {
+    const bytes = Uint8Array.from(Buffer.from(data, 'base64'));
+    const length = (part: Uint8Array) => readSoundLength(part.length, async (start, stop) => part.slice(start, stop));
+    expect(await length(bytes)).toEqual({samples, rate});
+    // Damage ends in a number or in null.
+    for (let at = 0; at < Math.min(bytes.length, 400); at += 3) {
+      const bad = Uint8Array.from(bytes);
+      bad[at] ^= 0xff;
+      for (const part of [bad, bytes.slice(0, at)]) {
+        const found = await length(part);
+        expect(found === null || found.samples >= 0 && found.rate > 0).toBe(true);
+      }
+    }
+  });
 });
 
 describe('the rate of a sound', () => {

@@ -400,9 +400,20 @@ describe('datapoint', () => {
     for (const name of ['flac', 'opus', 'wav', 'any']) {
       await expect.poll(() => panel(`${name}_sound`).textContent()).toMatch(/0\.5\d s, 1 × 48,000 Hz/);
     }
-    await expect.poll(() => panel('sounds').textContent()).toContain('0.25 s, 1 × 48,000 Hz');
-    await panel('sounds').getByLabel('Item').fill('1');
-    await expect.poll(() => panel('sounds').textContent()).toContain('0.50 s, 1 × 48,000 Hz');
+    await expect.poll(() => panel('sounds').textContent()).toContain('0.75 s, 1 × 48,000 Hz');
+    await panel('sounds').getByText('in 2 blocks').waitFor();
+    // Of sequences whose metadata says that they are items, one is shown.
+    await expect.poll(() => panel('said').textContent()).toContain('0.25 s, 1 × 48,000 Hz');
+    await panel('said').getByLabel('Item').fill('1');
+    await expect.poll(() => panel('said').textContent()).toContain('0.50 s, 1 × 48,000 Hz');
+    await panel('said').locator('audio').evaluate(audio => (audio as HTMLAudioElement).play());
+    await expect.poll(() => panel('said').locator('.now').evaluate(now => parseFloat((now as HTMLElement).style.left))).toBeGreaterThan(10);
+    const shot_ = () => panel('shots').locator('video').evaluate(video => (video as HTMLVideoElement).duration);
+    await panel('shots').getByLabel('Item').fill('0');
+    await expect.poll(shot_).toBe(1);
+    await panel('shots').getByLabel('Item').fill('1');
+    await expect.poll(shot_).toBe(0.5);
+    await panel('rates').getByText('expected recordings of one rate, got 48000 Hz and 16000 Hz').waitFor();
     const images = ['avif', 'image', 'jpeg', 'jpg', 'png', 'webp', 'gif', 'gray', 'deep'];
     for (const name of images) await expect.poll(() => panel(`${name}_image`).textContent()).toContain('32 × 24, ');
     const texts = {
@@ -412,7 +423,7 @@ describe('datapoint', () => {
       missing: 'None', none: 'None', empty: '0 items',
     };
     for (const [name, text] of Object.entries(texts)) await expect.poll(() => panel(name).textContent(), {message: name}).toContain(text);
-    expect(await page.locator('.panel .failure').count()).toBe(1);
+    expect(await page.locator('.panel .failure').count()).toBe(2);
     expect((await panel('observation.images.number_with_a_long_name').locator('b').boundingBox())!.height).toBeLessThan(24);
     await shot('formats');
     await panel('tree').scrollIntoViewIfNeeded();

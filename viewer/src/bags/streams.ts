@@ -7,7 +7,7 @@
 import {readMatroska} from '../media/matroska';
 import {type Read, readMp4, type VideoInfo} from '../media/mp4';
 import {inPieces} from '../media/pieces';
-import {readSoundLength} from '../media/sound_header';
+import {readSoundLength, START} from '../media/sound_header';
 import type {Location} from './bag';
 import type {Dataset, FieldFacts} from './dataset';
 import {CorruptError} from './errors';
@@ -281,8 +281,9 @@ async function ownLength(dataset: Dataset, index: number, field: string, locatio
       const {own} = part, count = own.length - 1;
       return {elements: count, seconds: own[count] - own[0], last: own[count] - own[count - 1]};
     }
-    const {size, read} = await recordReader(dataset, index, field, item, location, spend);
-    const found = await readSoundLength(size, read);
+    const {size, read, readPiece} = await recordReader(dataset, index, field, item, location, spend);
+    // The first bytes are all that FLAC and most WAVs need.
+    const found = await readSoundLength(size, (from, to) => (to <= START ? read : readPiece)(from, to));
     if (!found) throw new CorruptError(where, null, 'the header of the sound does not tell how long it is');
     const samples = location.segment ? location.segment[1] - location.segment[0] : found.samples;
     return {elements: samples, seconds: samples / found.rate, last: 0};
@@ -306,8 +307,13 @@ const shared = new WeakMap<RemoteFile, Map<number, Promise<VideoInfo | null>>>()
 export async function readVideo(dataset: Dataset, index: number, field: string, item: number, location: Location, spend: (bytes: number) => void = () => {}): Promise<Part> {
   const {file, start, segment} = location;
   const readInfo = async () => {
-    const {size, read} = await recordReader(dataset, index, field, item, location, spend);
-    return await readMp4(size, read) ?? readMatroska(size, read);
+    const {size, readPiece} = await recordReader(dataset, index, field, item, location, spend);
+    try {
+      return await readMp4(size, readPiece) ?? await readMatroska(size, readPiece);
+    } catch (error) {
+      if (error instanceof RangeError) return null;  // A damaged header.
+      throw error;
+    }
   };
   const part = (info: VideoInfo | null, own: Float64Array): Part => ({location, first: 0, count: own.length - 1, info, own});
   if (!segment) {
@@ -325,20 +331,18 @@ export async function readVideo(dataset: Dataset, index: number, field: string, 
   return part(info, info.times.subarray(first, end + 1));
 }
 
-/** Returns the size of a record, and what reads parts of it: of a compressed one all at once. */
-async function recordReader(dataset: Dataset, index: number, field: string, item: number, {file, start, stop, compressed}: Location, spend: (bytes: number) => void): Promise<{size: number; read: Read}> {
+/** Returns the size of a record, and what reads parts of it: some bytes, or pieces with the bytes around them. */
+async function recordReader(dataset: Dataset, index: number, field: string, item: number, {file, start, stop, compressed}: Location, spend: (bytes: number) => void): Promise<{size: number; read: Read; readPiece: Read}> {
   if (compressed) {
     spend(stop - start);
-    const [record] = (await dataset.records(index, field, item, item + 1))!;
-    return {size: record.length, read: async (from, to) => record.slice(from, to)};
+    const [record] = (await dataset.records(index, field, item, item + 1))!, read: Read = async (from, to) => record.slice(from, to);
+    return {size: record.length, read, readPiece: read};
   }
   const read: Read = (from, to) => {
     spend(to - from);
     return file.readSparse(start + from, start + to);
   };
-  const pieces = inPieces(stop - start, read);
-  // The first bytes are all that FLAC and most WAVs need.
-  return {size: stop - start, read: (from, to) => from === 0 && to <= 64 ? read(from, to) : pieces(from, to)};
+  return {size: stop - start, read, readPiece: inPieces(stop - start, read)};
 }
 
 // When they happen.

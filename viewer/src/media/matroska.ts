@@ -43,10 +43,9 @@ async function readHeader(size: number, read: Read): Promise<Header | null> {
     if (ebml?.id !== EBML || segment?.id !== SEGMENT) return null;
     const parts = children(view, segment.start, segment.stop);
     const information = parts.find(({id}) => id === INFO), list = parts.find(({id}) => id === TRACKS);
-    if (!information || !list || list.stop > data.length) {
-      if (size > bytes) continue;
-      return null;
-    }
+    const isCut = size > data.length && (!list || list.stop >= data.length);
+    if (isCut && bytes < MAX_HEADER_BYTES) continue;
+    if (!information || !list) return null;
     const scale = within(view, information, SCALE) ?? 1e6, duration = (within(view, information, DURATION, true) ?? 0) * scale;
     return {view, segment, scale, duration, tracks: children(view, list.start, list.stop).filter(({id}) => id === TRACK)};
   }
@@ -82,7 +81,7 @@ export async function readMatroska(size: number, read: Read): Promise<VideoInfo 
 function timesOfBlocks(data: Uint8Array, {segment, scale, duration}: Header, number: number): Float64Array | null {
   const view = new DataView(data.buffer, data.byteOffset, data.length), times: number[] = [];
   let last = 0;
-  for (const cluster of elements(view, segment.start, segment.stop)) {
+  for (const cluster of elements(view, segment.start, view.byteLength)) {
     if (cluster.id !== CLUSTER) continue;
     const parts = [...elements(view, cluster.start, cluster.stop)];
     const base = parts.find(({id}) => id === TIMESTAMP), start = base && numberIn(view, base, false);

@@ -155,7 +155,9 @@ function frameTimes(table: DataView, delays: DataView | undefined, frames: numbe
   let last = 0;
   for (let k = 1; k < frame; k++) if (starts[k] > starts[last]) last = k;
   const end = frame ? starts[last] + lengths[last] : 0;
-  const found = Float64Array.from([...starts.subarray(0, frame).sort(), end]);
+  const found = new Float64Array(frame + 1);
+  found.set(starts.subarray(0, frame).sort());
+  found[frame] = end;
   return found.map(ticks => ticks / scale - skipped + delay);
 }
 

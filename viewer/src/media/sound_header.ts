@@ -6,9 +6,9 @@ import {mp4SoundRate, type Read, readMp4Sound, type SoundLength} from './mp4';
 const MP3_RATES = [44_100, 48_000, 32_000];
 const AAC_RATES = [96_000, 88_200, 64_000, 48_000, 44_100, 32_000, 24_000, 22_050, 16_000, 12_000, 11_025, 8000, 7350];
 /** Opus is always decoded to this rate. */
-export const OPUS_RATE = 48_000;
+const OPUS_RATE = 48_000;
 /** Bytes that are read first: of FLAC and WAV all that is needed. */
-const START = 64;
+export const START = 64;
 /** Bytes of the end of an Ogg stream, or of a FLAC without a length, of which the last page or frame is read. */
 const TAILS = [1 << 12, 1 << 14, 1 << 17];
 const MAX_CHUNKS = 64;
@@ -28,18 +28,25 @@ export function soundRate(data: Uint8Array): number | null {
 
 /** Returns the length of a sound by its header; null if it does not tell. */
 export async function readSoundLength(size: number, read: Read): Promise<SoundLength | null> {
-  const data = await read(0, Math.min(size, START)), view = new DataView(data.buffer, data.byteOffset, data.length);
   try {
-    if (has(data, 0, 'fLaC')) return await flacLength(view, size, read);
-    if (has(data, 0, 'RIFF') || has(data, 0, 'RF64')) return await wavLength(size, async (start, stop) => stop <= data.length ? data.subarray(start, stop) : read(start, stop));
-    if (has(data, 0, 'OggS')) return await oggLength(data, view, size, read);
-    if (has(data, 4, 'ftyp') || has(data, 4, 'moov')) return await readMp4Sound(size, read);
-    if (view.getUint32(0) === 0x1a45dfa3) return await readMatroskaSound(size, read);
-    return size <= MAX_COUNTED_BYTES ? mpegLength(await read(0, size)) : null;
+    const found = await lengthIn(size, read);
+    return found && Number.isSafeInteger(found.samples) && found.samples >= 0 && found.rate > 0 && found.rate < Infinity ? found : null;
   } catch (error) {
     if (error instanceof RangeError) return null;
     throw error;
   }
+}
+
+async function lengthIn(size: number, read: Read): Promise<SoundLength | null> {
+  const data = await read(0, Math.min(size, START)), view = new DataView(data.buffer, data.byteOffset, data.length);
+  if (has(data, 0, 'fLaC')) return flacLength(view, size, read);
+  if (has(data, 0, 'RIFF') || has(data, 0, 'RF64')) {
+    return wavLength(size, async (start, stop) => stop <= data.length ? data.subarray(start, stop) : read(start, stop));
+  }
+  if (has(data, 0, 'OggS')) return oggLength(data, view, size, read);
+  if (has(data, 4, 'ftyp') || has(data, 4, 'moov')) return readMp4Sound(size, read);
+  if (view.getUint32(0) === 0x1a45dfa3) return readMatroskaSound(size, read);
+  return size <= MAX_COUNTED_BYTES ? mpegLength(await read(0, size)) : null;
 }
 
 async function flacLength(view: DataView, size: number, read: Read): Promise<SoundLength | null> {

@@ -19,6 +19,8 @@ const MAX_CLIPS = 2000;
 /** Seconds that a picture may be off before it is moved, and before its speed is changed. */
 const FAR = 0.2;
 const NEAR = 0.012;
+/** Seconds before its start at which the next clip is told to play: browsers take that long. */
+const AHEAD = 0.03;
 /** Seconds before the end of a file, where browsers may have no later data. */
 const NEAR_END = 0.1;
 /** Speeds that browsers play. */
@@ -71,6 +73,8 @@ function Player({stream, clips, field, clock}: PlayerProps) {
   /** The elements of this clip and of the next one, which is read ahead. */
   const elements = useRef(new Map<number, HTMLVideoElement>());
   const [current, setCurrent] = useState(() => clipAt(stream, clips, clock.time));
+  /** The clip that is read ahead: not at once, as the one before it begins to play. */
+  const [ahead, setAhead] = useState(-1);
   const [time, setTime] = useState(clock.time);
   const state = useRef({current, target: clock.time, isBroken: false});
   const clip = clips[current];
@@ -99,6 +103,8 @@ function Player({stream, clips, field, clock}: PlayerProps) {
       const video = element(), now = clips[state.current.current];
       setTime(seconds);
       if (clipAt(stream, clips, seconds) !== state.current.current) return place(seconds);
+      const next = elements.current.get(state.current.current + 1);
+      if (next?.paused && stream.time(now.first + now.count) - seconds < AHEAD) void next.play().catch(() => {});
       if (!video?.readyState || video.seeking) return;
       const late = seconds - secondsOf(stream, now, video.currentTime);
       if (Math.abs(late) > FAR && !video.ended) return place(seconds);
@@ -112,7 +118,7 @@ function Player({stream, clips, field, clock}: PlayerProps) {
       play: async seconds => {
         if (seconds >= stream.time(0) && seconds < stream.end) await element()?.play().catch(() => {});
       },
-      pause: () => element()?.pause(),
+      pause: () => elements.current.forEach(video => video.pause()),
       waits: () => {
         const video = element(), {own, count} = clips[state.current.current];
         if (state.current.isBroken || clock.time < stream.time(0) || clock.time >= stream.end) return false;
@@ -143,6 +149,10 @@ function Player({stream, clips, field, clock}: PlayerProps) {
     if (clock.moves && number === state.current.current) void video.play().catch(() => {});
   };
   useLayoutEffect(() => put(current), [current]);
+  useEffect(() => {
+    const timer = setTimeout(() => setAhead(current + 1), 400);
+    return () => clearTimeout(timer);
+  }, [current]);
   const {info} = clip;
   const frame = Math.max(0, Math.min(stream.count - 1, stream.at(time + 1e-4)));
   const size = clips.reduce((sum, {location}) => sum + location.stop - location.start, 0);
@@ -150,7 +160,7 @@ function Player({stream, clips, field, clock}: PlayerProps) {
     {broken ? <Failure error={new Error(`the browser cannot play this video: ${info
       ? `${info.isCounted ? '' : 'about '}${info.frames} frames of ${info.codec}, ${info.width} × ${info.height}` : `${bytesText(clip.location.stop - clip.location.start)} of a codec that it lacks, or damaged`}. `
       + 'mpv or VLC play it after `bags cat`, and bags.Video decodes it.')} />
-      : clips.slice(current, current + 2).map((each, i) => (
+      : clips.slice(current, current + (ahead === current + 1 ? 2 : 1)).map((each, i) => (
         <video key={current + i} hidden={i > 0} src={each.url} preload="auto" muted playsInline onLoadedMetadata={() => put(current + i)}
           ref={video => { if (video) elements.current.set(current + i, video); else elements.current.delete(current + i); }}
           onError={i ? undefined : onError} onClick={() => clock.toggle()} />))}
