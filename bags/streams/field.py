@@ -228,6 +228,8 @@ class StreamField(Shareable):
                 per_second = int(records[position]) / seconds if seconds > 0 else math.nan
                 if self._field_type.sequence and math.isclose(rate, per_second, rel_tol=SAME_RATE):
                     return True
+                if self._field_type.format == 'opus':  # 48 kHz, whatever the rate of the encoded samples.
+                    return False
                 raise ValueError(
                     f'field {self.name!r}: rate {rate:g} of the metadata: expected the {sample_rate:g} '
                     f'samples per second of the recordings, or the {per_second:g} records per second of '

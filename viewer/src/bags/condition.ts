@@ -194,7 +194,7 @@ class Parser {
     if (kind !== 'word' || KEYWORDS.includes(lower) && !['none', 'true', 'false'].includes(lower)) throw wrong(`expected a value, not ${text}`);
     if (this.takes('(')) {
       const known = FUNCTIONS.find(each => each === lower);
-      if (!known) throw wrong(`there is no function ${text}, but len, size and duration, and elements of streams`);
+      if (!known) throw wrong(`there is no function ${text}, but len, elements, size and duration`);
       const name = this.next();
       if (name.kind !== 'word' && name.kind !== 'field') throw wrong(`expected a field after ${lower}(, not ${name.text}`);
       this.expect(')');

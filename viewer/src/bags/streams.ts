@@ -193,7 +193,7 @@ async function decide(dataset: Dataset, field: string): Promise<Elements> {
     }
     const {elements, seconds} = await ownLength(dataset, index, field, locations);
     const samples = seconds > 0 ? elements / seconds : NaN, records = seconds > 0 ? locations.length / seconds : NaN;
-    if (isNear(rate!, samples, 1e-6)) return 'samples';
+    if (isNear(rate!, samples, 1e-6) || rate === resampledTo(type)) return 'samples';
     if (type.sequence && isNear(rate!, records, SAME_RATE)) return 'items';
     // Whatever the rate of the samples that were encoded, Opus has 48 kHz.
     if (type.word === 'opus') return 'samples';

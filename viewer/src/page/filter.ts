@@ -59,7 +59,7 @@ export async function filterRows(dataset: Dataset, text: string, progress: (done
 async function* measured(dataset: Dataset, field: string, measure: 'duration' | 'elements', spend: (bytes: number) => void): AsyncGenerator<{first: number; values: unknown[]}> {
   for await (const {first, values} of measures(dataset, field, spend)) {
     yield {first, values: values.map(value => {
-      if (measure === 'elements') return value?.elements ?? 0;
+      if (measure === 'elements') return value && value.elements;
       if (value && value.seconds === null) throw new Error(`field ${field}: its items have no times: expected a rate or times in its metadata`);
       return value && value.seconds;
     })};
