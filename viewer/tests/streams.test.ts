@@ -95,6 +95,13 @@ test('conditions on streams are refused where there are none', async () => {
   expect([...await filterRows(utterances, 'elements(said) == 3', () => true)]).toEqual([0]);
 });
 
+test('types of packages are items to look at, and are not measured', async () => {
+  const number = cases.findIndex(({name}) => name === 'images'), dataset = await open(`streams/${number}`);
+  dataset.metadata.fields!.cam = {...dataset.facts('cam'), package: 'other-package'};
+  expect((await openStream(dataset, 0, 'cam'))!.duration).toBeCloseTo(0.6, 9);
+  await expect(filterRows(dataset, 'elements(cam) == 6', () => true)).rejects.toThrow('a type of the package other-package, whose elements this page does not know');
+});
+
 describe('durations read headers', () => {
   test.each([['flac', 200, 64], ['wav', 200, 64], ['ogg', 200, 8192]])('%s', async (field, count, bytes) => {
     const dataset = await open('durations');

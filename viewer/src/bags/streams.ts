@@ -4,14 +4,9 @@
 //                whose first dimension is ?, else the items of a sequence
 //     times      the field that the metadata names, rate and start, or those of the records
 
-import {readMatroska} from '../media/matroska';
-import {type Read, readMp4, type VideoInfo} from '../media/mp4';
-import {inPieces} from '../media/pieces';
-import {readSoundLength, START} from '../media/sound_header';
 import type {Location} from './bag';
 import type {Dataset, FieldFacts} from './dataset';
-import {CorruptError} from './errors';
-import type {RemoteFile} from './ranges';
+import {ownLength, type Part, readVideo, resampledTo} from './recordings';
 import type {FieldType, Spec} from './spec';
 import {itemSize, kindOf, NdArray} from './values';
 
@@ -68,18 +63,6 @@ function startOf(fields: Fields, field: string): number | null {
 export function mayHaveTimes(fields: Fields, field: string): boolean {
   const type = fields.spec.get(field)!;
   return isStream(type) && (['video', 'audio'].includes(kindOf(type)) || timesOf(fields, field) !== null || rateOf(fields, field) !== null);
-}
-
-/** A record of a stream. */
-export interface Part {
-  location: Location;
-  /** Its first element among those of all records. */
-  first: number;
-  count: number;
-  /** What the header of a video says; null if it cannot be read. */
-  info: VideoInfo | null;
-  /** Seconds in its file at which the frames of a video begin, and the end of the last one. */
-  own: Float64Array;
 }
 
 /** The elements of a field in a datapoint, and their times: seconds on the clock of the datapoint. */
@@ -174,9 +157,6 @@ export function elementsOf(dataset: Dataset, field: string): Promise<Elements> {
 async function decide(dataset: Dataset, field: string): Promise<Elements> {
   const type = dataset.type(field), kind = kindOf(type), facts = dataset.facts(field);
   if (!isStream(type)) throw new Error(`${field} is ${type.text}: expected a sequence, a video, a sound, or an array whose first dimension is ?`);
-  if (typeof facts.package === 'string' && facts.elements !== 'items') {
-    throw new Error(`${field} is ${type.text}, a type of the package ${facts.package}, whose elements this page does not know: use Python`);
-  }
   if (kind !== 'video' && kind !== 'audio') return isRows(type) ? 'rows' : 'items';
   const joined = kind === 'video' ? 'frames' : 'samples', times = timesOf(dataset, field), rate = rateOf(dataset, field);
   if (type.sequence && facts.elements === 'items') return 'items';
@@ -217,14 +197,22 @@ export interface Measured {
 
 const measured = new WeakMap<Dataset, Map<string, Map<number, Measured | null>>>();
 
+/** Throws for a type of a package, whose records may have frames that this page does not know. */
+function expectKnown(dataset: Dataset, field: string): void {
+  const {package: name, elements} = dataset.facts(field);
+  if (typeof name === 'string' && elements !== 'items') throw new Error(`${field} is ${dataset.type(field).text}, a type of the package ${name}, whose elements this page does not know: use dataset.filter in Python`);
+}
+
 /** Returns the elements and the seconds of a field in a datapoint; null if it is missing. Reads headers only. */
 export async function measure(dataset: Dataset, index: number, field: string): Promise<Measured | null> {
+  expectKnown(dataset, field);
   const elements = await elementsOf(dataset, field), locations = await dataset.locations(index, field);
   return locations && measureOne(dataset, index, field, elements, locations, () => {});
 }
 
 /** Yields what `measure` returns for consecutive datapoints; calls `spend` with bytes before they are read. */
 export async function* measures(dataset: Dataset, field: string, spend: (bytes: number) => void): AsyncGenerator<{first: number; values: (Measured | null)[]}> {
+  expectKnown(dataset, field);
   const elements = await elementsOf(dataset, field), rate = rateOf(dataset, field);
   if (elements === 'items' && timesOf(dataset, field) === null) {
     for await (const {first, values} of dataset.column(field, 'count')) {
@@ -267,82 +255,6 @@ async function countRows(dataset: Dataset, index: number, field: string, [locati
   if (!location.compressed) return size ? Math.floor((location.stop - location.start) / size) : 0;
   spend(location.stop - location.start);
   return (await dataset.value(index, field) as NdArray).shape[0];
-}
-
-/** Returns the frames or samples of records, and their seconds, by their headers; and the seconds of the last frame. */
-async function ownLength(dataset: Dataset, index: number, field: string, locations: Location[], spend: (bytes: number) => void = () => {}):
-  Promise<{elements: number; seconds: number; last: number}> {
-  const type = dataset.type(field), isVideo = kindOf(type) === 'video';
-  const lengths = await Promise.all(locations.map(async (location, item) => {
-    const where = `datapoint ${index}, field ${field}${type.sequence ? `, item ${item}` : ''}`;
-    if (isVideo) {
-      const part = await readVideo(dataset, index, field, item, location, spend);
-      if (!part.info) throw new CorruptError(where, null, 'the header of the video cannot be read, so that its frames are not known');
-      const {own} = part, count = own.length - 1;
-      return {elements: count, seconds: own[count] - own[0], last: own[count] - own[count - 1]};
-    }
-    const {size, read, readPiece} = await recordReader(dataset, index, field, item, location, spend);
-    // The first bytes are all that FLAC and most WAVs need.
-    const found = await readSoundLength(size, (from, to) => (to <= START ? read : readPiece)(from, to));
-    if (!found) throw new CorruptError(where, null, 'the header of the sound does not tell how long it is');
-    const samples = location.segment ? location.segment[1] - location.segment[0] : found.samples;
-    return {elements: samples, seconds: samples / found.rate, last: 0};
-  }));
-  const elements = lengths.reduce((sum, {elements: count}) => sum + count, 0), seconds = lengths.reduce((sum, {seconds: each}) => sum + each, 0);
-  const resampled = isVideo ? null : resampledTo(type);
-  if (resampled && seconds) return {elements: Math.round(seconds * resampled), seconds, last: 0};
-  return {elements, seconds, last: lengths.length ? lengths[lengths.length - 1].last : NaN};
-}
-
-/** The rate that a type says recordings are read with: `audio(rate=16000)`. */
-function resampledTo({word, args}: FieldType): number | null {
-  const found = word === 'audio' ? args.map(arg => /^rate=(\d+)$/.exec(arg)).find(match => match) : null;
-  return found ? Number(found[1]) : null;
-}
-
-/** The headers of videos that segments share, by the first byte of the video. */
-const shared = new WeakMap<RemoteFile, Map<number, Promise<VideoInfo | null>>>();
-
-/** Reads the header of a video, or of the one that a segment is a part of. */
-export async function readVideo(dataset: Dataset, index: number, field: string, item: number, location: Location, spend: (bytes: number) => void = () => {}): Promise<Part> {
-  const {file, start, segment} = location;
-  const readInfo = async () => {
-    const {size, readPiece} = await recordReader(dataset, index, field, item, location, spend);
-    try {
-      return await readMp4(size, readPiece) ?? await readMatroska(size, readPiece);
-    } catch (error) {
-      if (error instanceof RangeError) return null;  // A damaged header.
-      throw error;
-    }
-  };
-  const part = (info: VideoInfo | null, own: Float64Array): Part => ({location, first: 0, count: own.length - 1, info, own});
-  if (!segment) {
-    const info = await readInfo();
-    return part(info, info?.times ?? new Float64Array(1));
-  }
-  const found = shared.get(file) ?? new Map<number, Promise<VideoInfo | null>>();
-  shared.set(file, found);
-  const reading = found.get(start) ?? readInfo();
-  found.set(start, reading);
-  reading.catch(() => found.delete(start));
-  const info = await reading, [first, end] = segment;
-  if (!info) throw new Error(`part of a video, frames ${first} to ${end}, whose header the page cannot read`);
-  if (end > info.frames) throw new CorruptError(file.url, null, `the link leads to frames ${first} to ${end} of ${info.frames}`);
-  return part(info, info.times.subarray(first, end + 1));
-}
-
-/** Returns the size of a record, and what reads parts of it: some bytes, or pieces with the bytes around them. */
-async function recordReader(dataset: Dataset, index: number, field: string, item: number, {file, start, stop, compressed}: Location, spend: (bytes: number) => void): Promise<{size: number; read: Read; readPiece: Read}> {
-  if (compressed) {
-    spend(stop - start);
-    const [record] = (await dataset.records(index, field, item, item + 1))!, read: Read = async (from, to) => record.slice(from, to);
-    return {size: record.length, read, readPiece: read};
-  }
-  const read: Read = (from, to) => {
-    spend(to - from);
-    return file.readSparse(start + from, start + to);
-  };
-  return {size: stop - start, read, readPiece: inPieces(stop - start, read)};
 }
 
 // When they happen.

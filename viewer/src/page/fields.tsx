@@ -87,13 +87,14 @@ function Values({dataset, field, statistics}: {dataset: Dataset; field: string; 
   const known = statistics && Array.isArray(statistics.histogram) ? <Known statistics={statistics} field={field} dataset={dataset} /> : null;
   if (loaded.state === 'error') return <td>{known}<Failure error={loaded.error} /></td>;
   if (loaded.state === 'loading') return <td class="faint">{known ?? '…'}</td>;
-  const {distributions, example, missing, long, read} = loaded.value;
+  const {distributions, problem, example, missing, long, read} = loaded.value;
   const text = [example && `e.g. ${example}`, missing ? `${missing} of ${read} missing` : '', long ? `${long} of ${read} longer than ${bytesText(MAX_VALUE_BYTES)}, not read` : ''].filter(Boolean).join('; ');
   const shown = known && !type.sequence && kindOf(type) === 'number' ? [] : distributions;
   return <td>
     {known}
     {shown.map(each => <Histogram key={each.what} distribution={each} field={field} note={`(sample of ${each.numbers.length.toLocaleString('en')})`} classes={dataset.facts(field).classes} />)}
     {text && <span class="faint">{text}</span>}
+    {problem && <Failure error={problem} />}
     <Counts dataset={dataset} field={field} />
   </td>;
 }
@@ -162,8 +163,8 @@ async function sample(dataset: Dataset, field: string) {
   }
   const what = type.sequence ? 'items' : isLarge || !small ? 'bytes' : kind === 'text' ? 'characters' : '';
   const compared = what === 'bytes' ? `size(${name})` : type.sequence || kind === 'text' ? `len(${name})` : kind === 'number' ? name : undefined;
-  const seconds = await durations(dataset, field, [...indices]);
-  const distributions: Distribution[] = [{what, numbers: numbers.filter(Number.isFinite), compared}, ...seconds ? [seconds] : []];
+  const seconds = await durations(dataset, field, [...indices]).catch((error: Error) => error), problem = seconds instanceof Error ? seconds : null;
+  const distributions: Distribution[] = [{what, numbers: numbers.filter(Number.isFinite), compared}, ...seconds && !(seconds instanceof Error) ? [seconds] : []];
   const example = present.length && what === 'characters' ? shortText(present[0], 60) : '';
-  return {distributions, example, missing: found.length - there.length, long: isLarge ? 0 : large.length, read: found.length};
+  return {distributions, problem, example, missing: found.length - there.length, long: isLarge ? 0 : large.length, read: found.length};
 }

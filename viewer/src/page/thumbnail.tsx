@@ -4,7 +4,8 @@ import {useEffect, useState} from 'preact/hooks';
 
 import type {Dataset, FieldFacts} from '../bags/dataset';
 import type {FieldType} from '../bags/spec';
-import {measure, readVideo, timedBy} from '../bags/streams';
+import {readVideo} from '../bags/recordings';
+import {measure, timedBy} from '../bags/streams';
 import {kindOf, NdArray} from '../bags/values';
 import {drawArray, drawValues, isDrawn, sliceOf} from '../media/colors';
 import {drawCloud, isCloud} from './cloud';

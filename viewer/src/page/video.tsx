@@ -2,7 +2,8 @@
 
 import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
-import {joinedTimes, openStream, type Part, Stream} from '../bags/streams';
+import type {Part} from '../bags/recordings';
+import {joinedTimes, openStream, Stream} from '../bags/streams';
 import type {FieldProps} from './datapoint';
 import {bytesText, numberText} from './format';
 import {mediaUrl, releaseUrl, useBroken, useLoaded} from './load';
@@ -15,6 +16,8 @@ interface Clip extends Part {
 
 /** Past the start of a frame, so that rounding never shows the one before. */
 const INSIDE = 5e-4;
+/** The part of its last frame at which a clip stands. */
+const LAST = 0.7;
 const MAX_CLIPS = 2000;
 /** Seconds that a picture may be off before it is moved, and before its speed is changed. */
 const FAR = 0.2;
@@ -106,6 +109,10 @@ function Player({stream, clips, field, clock}: PlayerProps) {
       const next = elements.current.get(state.current.current + 1);
       if (next?.paused && stream.time(now.first + now.count) - seconds < AHEAD) void next.play().catch(() => {});
       if (!video?.readyState || video.seeking) return;
+      if (seconds >= stream.end) {
+        video.pause();
+        return place(seconds);
+      }
       const late = seconds - secondsOf(stream, now, video.currentTime);
       if (Math.abs(late) > FAR && !video.ended) return place(seconds);
       if (clock.moves && video.paused && !isOver(now, video) && seconds >= stream.time(0) && seconds < stream.end) void video.play().catch(() => {});
@@ -127,7 +134,7 @@ function Player({stream, clips, field, clock}: PlayerProps) {
       },
       time: () => {
         const video = element(), {current: number, target} = state.current, now = clips[number];
-        if (!video || video.error || state.current.isBroken || clock.time < stream.time(0) - step) return null;
+        if (!video || video.error || state.current.isBroken || clock.time < stream.time(0) - step || clock.time >= stream.end) return null;
         if (!video.readyState || video.seeking) return target;
         if (!isOver(now, video)) return secondsOf(stream, now, video.currentTime - INSIDE);
         video.pause();  // After a segment, its video goes on.
@@ -203,7 +210,9 @@ function frameAt(times: (frame: number) => number, count: number, seconds: numbe
 /** Returns the time in its file at which a clip shows a time of the clock, always within a frame. */
 function timeIn(stream: Stream, {own, first, count}: Clip, seconds: number): number {
   const [frame, part] = frameAt(i => stream.time(first + i), count, seconds);
-  return Math.min(own[frame] + part * (own[frame + 1] - own[frame]) + INSIDE, Math.max(own[frame], own[frame + 1] - INSIDE));
+  // Not at the end of the last frame: a video that goes on after its segment may show the next one there.
+  const passed = frame < count - 1 ? part : Math.min(part, LAST);
+  return Math.min(own[frame] + passed * (own[frame + 1] - own[frame]) + INSIDE, Math.max(own[frame], own[frame + 1] - INSIDE));
 }
 
 /** Returns the time of the clock that a clip shows at a time in its file. */
