@@ -534,7 +534,7 @@ def write_headers(folder):
             container.mux(stream.encode())
         data = file.getvalue()
         video = bags.Video(data)
-        times = [*video.timestamps.tolist(), float(video.timestamps[0]) + video.duration]
+        times = [*video.times.tolist(), float(video.times[0]) + video.duration]
         found.append({'name': name, 'data': base64.b64encode(data).decode(), 'times': times})
     (folder / 'headers.json').write_text(json.dumps(found))
 

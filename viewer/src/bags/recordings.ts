@@ -23,11 +23,12 @@ export interface Part {
   own: Float64Array;
 }
 
-/** Returns the frames or samples of records, and their seconds, by their headers; and the seconds of the last frame. */
-export async function ownLength(dataset: Dataset, index: number, field: string, locations: Location[], spend: (bytes: number) => void = () => {}):
+/** Returns the frames or samples of records from `first` on, and their seconds, by their headers; and the seconds of the last frame. */
+export async function ownLength(dataset: Dataset, index: number, field: string, locations: Location[], spend: (bytes: number) => void = () => {}, first = 0):
   Promise<{elements: number; seconds: number; last: number}> {
   const type = dataset.type(field), isVideo = kindOf(type) === 'video';
-  const lengths = await Promise.all(locations.map(async (location, item) => {
+  const lengths = await Promise.all(locations.map(async (location, i) => {
+    const item = first + i;
     const where = `datapoint ${index}, field ${field}${type.sequence ? `, item ${item}` : ''}`;
     if (isVideo) {
       const part = await readVideo(dataset, index, field, item, location, spend);

@@ -266,7 +266,7 @@ export async function openStream(dataset: Dataset, index: number, field: string)
   const times = timesOf(dataset, field), rate = rateOf(dataset, field), start = startOf(dataset, field);
   let parts: Part[] = [], count: number;
   if (elements === 'samples') {
-    const lengths = await Promise.all(locations.map((location, item) => ownLength(dataset, index, field, [location]).then(({elements: samples, seconds}) => ({location, item, samples, seconds}))));
+    const lengths = await Promise.all(locations.map((location, item) => ownLength(dataset, index, field, [location], () => {}, item).then(({elements: samples, seconds}) => ({location, samples, seconds}))));
     let first = 0;
     for (const {location, samples} of lengths) {
       parts.push({location, first, count: samples, info: null, own: new Float64Array(0)});
