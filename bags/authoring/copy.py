@@ -10,7 +10,9 @@ from bags.authoring.save import NO_LINKS, AddedFields, save
 from bags.dataset.base import check_dataset
 from bags.dataset.format.options import WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset
+from bags.dataset.reader import DatasetReader
 from bags.dataset.reading.selection import Fields
+from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.progress.source_options import advise_source_options
 from bags.progress.write_result import WriteResult
 from bags.storage.urls import plain_path
@@ -30,6 +32,7 @@ def copy(
     progress: bool | None = None,
     workers: int | None = None,
     source_options: Mapping[str, Any] | None = None,
+    partial: bool = False,
     **options: Unpack[WriteOptions],
 ) -> WriteResult:
     """Copies a dataset or a view of one to a new dataset, which needs no other files.
@@ -56,6 +59,8 @@ def copy(
         progress: Whether to show a progress bar; None: on a terminal or in a notebook.
         workers: Number of threads that read ahead. Default: the number of processors.
         source_options: Like `storage_options`, but for the source dataset, if it is a URL.
+        partial: Whether partial datapoints, as of `reopen(partial=True)`, are copied too, as far as the
+            dataset has them. A dataset at a path is opened with them.
         **options: As in `ShardedDatasetWriter`, for the copy. `compression`: by default, each field keeps its
             compression. A level other than 3 recompresses fields that are already compressed. `checksum`: by
             default, the copy has checksums if the dataset has checksums. Records are then read into memory
@@ -67,7 +72,8 @@ def copy(
         FileExistsError: The folder is not empty, and `resume` is not set.
         KeyError: No such field.
         CorruptError: A record cannot be read. `resume` continues after the datapoints before it.
-        ValueError: With `resume`, the folder is not a copy of this dataset, or the dataset has changed.
+        ValueError: With `resume`, the folder is not a copy of this dataset, or the dataset has changed. Or it
+            has partial datapoints, without `partial`.
 
     Examples:
         >>> done = bags.copy(dataset.select([0, 2]), 'some', fields=('id', 'task'))
@@ -81,10 +87,12 @@ def copy(
     if isinstance(dataset, str | os.PathLike):
         with advise_source_options('copy', [dataset], path, settings.storage_options, source_options):
             source = open_dataset(dataset, raw=not add, storage_options=source_options)
+            if partial and isinstance(source, DatasetReader | ShardedDatasetReader):
+                source = source.reopen(partial=True)
     elif source_options:
         raise ValueError('source_options: have no effect for a dataset that is open already')
     check_dataset('copy', source)
     return save(
         source, path, fields, add, batch_size, encoders, False, None, on_error, check_source, progress,
-        workers, options,
+        workers, options, partial,
     )  # fmt: skip

@@ -15,7 +15,7 @@ from bags.authoring.copy_records import ChunkReader
 from bags.bag.limits import ENTRY
 from bags.bag.memory_records import MemoryRecords
 from bags.concurrency import map_concurrently
-from bags.dataset.base import Dataset
+from bags.dataset.base import Dataset, expect_committed
 from bags.dataset.format.metadata import keep_packages, metadata_to_store
 from bags.dataset.format.options import Compression, WriteOptions, WriterSettings
 from bags.dataset.format.refs import RefsFormat
@@ -67,9 +67,12 @@ def save(
     progress: bool | None,
     workers: int | None,
     options: WriteOptions,
+    partial: bool = False,
 ) -> WriteResult:
-    """Writes a dataset or a view as a new dataset; takes the arguments of `Dataset.save`."""
+    """Writes a dataset or a view as a new dataset; takes the arguments of `Dataset.save` and `bags.copy`."""
     settings = merge(WriterSettings, None, options, function=save)
+    if not partial:
+        expect_committed('save' if link else 'copy', source)
     settings.refuse_links(NO_LINKS)
     one_of('on_error', on_error, ('raise', 'skip'))
     batch_size = at_least('batch_size', batch_size, 1)

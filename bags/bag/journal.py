@@ -17,9 +17,10 @@ neither of the two flushes; then only the records of the base are kept.
 While a writer drops records that are on disk (`truncate_to`), the entry flush 1 has the number of records of
 each bag before the truncation, until all bags are truncated. Each bag then matches one of the two entries.
 
-While a datapoint of a dataset is open, the number of records of each bag before it follows, and the XXH3-64
-of these numbers. The later records are items of the open datapoint. The journal of a dataset folder has these
-numbers with any durability.
+While a datapoint of a dataset is open, two more lists follow, each with the XXH3-64 of its numbers: the
+number of records of each bag before the datapoint, and the number after its last flush. The records in
+between are the items of the open datapoint that readers may see: all items of a call, or none. The journal of
+a dataset folder has these numbers with any durability. Earlier versions wrote only the first list.
 
 An entry has a number, which increases; the placement of the limits; for each bag, the number of records on
 disk, the number of flushed records and their end, and two digests (`UnsyncedDigest`); and the XXH3-64 of the
@@ -28,12 +29,11 @@ preceding values. Each is a little-endian u64.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import operator
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from bags.bag.limits import ENTRY
 from bags.bag.options import LimitsPlacement
@@ -47,6 +47,19 @@ ENTRIES_OFFSET = 128
 ENTRIES = 3
 MAX_UNSYNCED_BYTES = 1 << 28
 """Bytes of unsynced records after which the bags are synced: limits the bytes read to compare digests."""
+
+
+MAX_READ_ATTEMPTS = 8
+"""Number of times that a reader reads the numbers of an open datapoint while its writer changes them."""
+
+
+class OpenCounts(NamedTuple):
+    """Numbers of records of each bag of a folder with an open datapoint."""
+
+    before: list[int]
+    """Before the datapoint."""
+    flushed: list[int]
+    """After its last flush. Equal to `before` if an earlier version wrote the journal."""
 
 
 def journal_name(path: str) -> str:
@@ -83,8 +96,8 @@ class Journal:
         """Whether flushed records of the first bag, and their entry, are not on disk yet."""
         self._is_truncating = False
         """Whether the journal has the number of records before a truncation."""
-        self.open_counts: list[int] | None = None
-        """Number of records of each bag before the open datapoint; None without an open datapoint."""
+        self.open_counts: OpenCounts | None = None
+        """Numbers of records of the open datapoint; None without an open datapoint."""
 
     def create(self, counts: Sequence[int], before: Sequence[int] | None = None) -> None:
         """Writes or replaces the journal.
@@ -104,7 +117,7 @@ class Journal:
             return
         entries = entries.ljust(ENTRIES * size, b'\0')
         if self.open_counts is not None:
-            entries += pack_numbers(self.open_counts)
+            entries += b''.join(map(pack_numbers, self.open_counts))
         self._store.replace(self._path, BAG_JOURNAL_TEXT.ljust(ENTRIES_OFFSET, b'\n') + entries)
         if self._store.durability:
             self._file = self._store.resume(self._path, 0)
@@ -115,15 +128,31 @@ class Journal:
         Args:
             counts: Number of records of each bag before the open datapoint; None to clear them.
         """
-        bags = len(self.open_counts or counts or ())
-        self.open_counts = None if counts is None else list(counts)
+        earlier, self.open_counts = self.open_counts, None
+        if counts is not None:
+            self.open_counts = OpenCounts(list(counts), list(counts))
+        bags = len((self.open_counts or earlier or OpenCounts([], [])).before)
         if self._file is None:
             self.create([0] * bags)
             return
-        self._file.size = ENTRIES_OFFSET + ENTRIES * entry_size(bags)
-        none = bytes((bags + 1) * ENTRY)
-        self._file.write([none if self.open_counts is None else pack_numbers(self.open_counts)])
+        self._write_open(self._file, bags, 0)
         self._file.sync()
+
+    def set_flushed(self, counts: Sequence[int]) -> None:
+        """Saves the number of records of each bag that readers may see, which are flushed. Does not sync."""
+        assert self.open_counts is not None
+        self.open_counts = self.open_counts._replace(flushed=list(counts))
+        if self._file is None:
+            self.create([0] * len(counts))
+        else:
+            self._write_open(self._file, len(counts), 1)
+
+    def _write_open(self, file: Output, bags: int, first: int) -> None:
+        """Writes the lists of the open datapoint from number `first` on, in one call."""
+        size = (bags + 1) * ENTRY
+        lists = [bytes(size)] * 2 if self.open_counts is None else list(map(pack_numbers, self.open_counts))
+        file.size = open_offset(bags) + first * size
+        file.write([b''.join(lists[first:])])
 
     def find_open(self, counts: Sequence[int]) -> None:
         """Continues the open datapoint of an earlier writer, if its records are kept.
@@ -131,13 +160,11 @@ class Journal:
         Args:
             counts: Number of records of each bag that are kept.
         """
-        with contextlib.suppress(FileNotFoundError):
-            data = self._store.read(self._path)[ENTRIES_OFFSET + ENTRIES * entry_size(len(counts)) :]
-            before = unpack_numbers(data, len(counts))
-            # If the number of refs differs, the datapoint was committed. If a bag has fewer records, a power
-            # cut has damaged records before the datapoint.
-            if before is not None and before[0] == counts[0] and all(map(operator.le, before, counts)):
-                self.open_counts = before
+        found = read_open(self._store, self._path, len(counts))
+        # If the number of refs differs, the datapoint was committed. If a bag has fewer records, a power cut
+        # has damaged records before the datapoint.
+        if found is not None and found.before[0] == counts[0] and all(map(operator.le, found.before, counts)):
+            self.open_counts = found._replace(flushed=list(map(min, found.flushed, counts)))
 
     def track(self, bags: Sequence[Any], counts: Sequence[int]) -> None:
         """Starts to save an entry whenever records are flushed.
@@ -218,6 +245,39 @@ class Journal:
             self._store.remove(self._path)
         else:
             file.discard()
+
+
+def read_open(store: Store, path: str, bags: int) -> OpenCounts | None:
+    """Reads the numbers of records of the open datapoint of a folder from its journal.
+
+    Args:
+        store, path: The journal.
+        bags: Number of bags of the folder.
+
+    Returns:
+        The numbers; None without a journal or an open datapoint.
+    """
+    size, start = (bags + 1) * ENTRY, open_offset(bags)
+    found = None
+    for _ in range(MAX_READ_ATTEMPTS):
+        try:
+            data = store.read(path)[start:]
+        except FileNotFoundError:
+            return None
+        if not data[:size].strip(b'\0'):
+            return None
+        before, flushed = (unpack_numbers(data[first : first + size], bags) for first in (0, size))
+        if before is not None and flushed is not None and all(map(operator.le, before, flushed)):
+            return OpenCounts(before, flushed)
+        found = None if before is None else OpenCounts(before, before)
+        if len(data) <= size:
+            break
+    return found
+
+
+def open_offset(bags: int) -> int:
+    """Returns the offset of the numbers of the open datapoint for some number of bags."""
+    return ENTRIES_OFFSET + ENTRIES * entry_size(bags)
 
 
 def entry_size(bags: int) -> int:

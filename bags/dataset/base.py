@@ -126,7 +126,7 @@ class Dataset(Shareable, abc.ABC):
     is_remote: bool = False
     """Whether reads wait for a network."""
     documented_names: ClassVar[tuple[str, ...]] = (
-        *('spec', 'metadata', 'size', 'shards', 'unfinished', 'fingerprint', 'retries'),
+        *('spec', 'metadata', 'size', 'shards', 'unfinished', 'partial', 'fingerprint', 'retries'),
         *('batch', 'column', 'records', 'datapoint_of', 'file', 'lengths', 'find', 'find_many'),
         *('stream', 'durations'),
         *('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split', 'unique', 'diff', 'save'),
@@ -775,6 +775,14 @@ class Dataset(Shareable, abc.ABC):
         """
 
     @property
+    def partial(self) -> Int64s:
+        """Indices of the datapoints of episodes that are not committed, int64, as `reopen(partial=True)` has.
+
+        Empty in all other readers. `bags.Loader` and `bags.copy` take them with `partial=True`.
+        """
+        return np.empty(0, np.int64)
+
+    @property
     def metadata(self) -> Metadata:
         """The author's metadata of the dataset and its fields, as JSON values; empty by default."""
         return {}
@@ -1112,6 +1120,11 @@ class View(Dataset):
     def unfinished(self) -> bool:
         return any(dataset.unfinished for dataset in self.datasets)
 
+    @property
+    def partial(self) -> Int64s:
+        # By default, the datapoints of a view are those of its datasets.
+        return np.unique(np.concatenate([dataset.partial for dataset in self.datasets]))
+
     def close(self) -> None:
         for dataset in self.datasets:
             dataset.close()
@@ -1208,6 +1221,11 @@ class Select(View):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def partial(self) -> Int64s:
+        partial = self.datasets[0].partial
+        return np.flatnonzero(np.isin(self.indices, partial)) if len(partial) else partial
 
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         (dataset,) = self.datasets
@@ -1309,6 +1327,18 @@ def check_dataset(what: str, value: Any) -> None:
         advice = ' (bags.open opens one)' if isinstance(value, str | os.PathLike) else ''
         text = ' '.join(repr(value).split())
         raise TypeError(f'{what}: expected a dataset, got {text:.80}{advice}')
+
+
+def expect_committed(what: str, dataset: Dataset) -> None:
+    """Raises ValueError, naming `what`, if a dataset has partial datapoints."""
+    partial, length = dataset.partial, len(dataset)
+    if not len(partial):
+        return
+    are_last = partial[0] == length - len(partial)
+    rest = f'[:-{len(partial)}]' if are_last else '.drop(reader.partial)'
+    detail = f'datapoint {partial[0]} of {length} is an episode that is not committed'
+    advice = f'reader{rest} leaves it out; bags.Loader and bags.copy take it with partial=True'
+    raise ValueError(f'{what}: {detail}: {advice}')
 
 
 def row_of_part(part: Dataset, index: int, selection: Selection | None, schema: Schema) -> Datapoint:

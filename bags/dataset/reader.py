@@ -9,7 +9,7 @@ import operator
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 
@@ -29,6 +29,13 @@ from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import BadRef, ReadField
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.fingerprint import fingerprint_of_folders
+from bags.dataset.reading.partial import (
+    PartialDatapoint,
+    read_partial,
+    unset_fields,
+    with_optional_fields,
+    with_partial_row,
+)
 from bags.dataset.reading.read_row import RowFunction, make_row_function
 from bags.dataset.reading.refs_reader import RefsReader, refs_in_memory
 from bags.dataset.reading.row_groups import Datapoint, RowGroup
@@ -38,7 +45,10 @@ from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s
 from bags.validation import merge
 
+Reader = TypeVar('Reader', bound=Dataset)
 MAX_ROW_FUNCTIONS = 16  # Sets of fields with a generated function.
+MAX_REOPEN_ATTEMPTS = 4
+"""Number of times that `reopen(partial=True)` opens a folder whose writer closes it meanwhile."""
 
 
 class DatasetReader(Dataset):
@@ -76,23 +86,59 @@ class DatasetReader(Dataset):
         self._open(Folder(at.store, at.path, at.options), at.decoders)
 
     @classmethod
-    def of_folder(cls, folder: Folder, decoders: Decoders, order: Schema | None = None) -> Self:
+    def of_folder(
+        cls,
+        folder: Folder,
+        decoders: Decoders,
+        order: Schema | None = None,
+        partial: PartialDatapoint | bool = False,
+        optional: frozenset[str] = frozenset(),
+    ) -> Self:
         """Returns the reader of a folder that may be listed or loaded already.
 
         The fields are in the order of `order`, else in the order of the folder.
+
+        Args:
+            folder, decoders: The folder.
+            order: A schema with the order of the fields.
+            partial: The partial datapoint, which follows the committed ones; True for the one now, if any.
+            optional: Fields that are optional in this reader.
+
+        Raises:
+            CorruptError: The records of the partial datapoint are not there any more.
         """
         reader = cls.__new__(cls)
-        reader._open(folder, decoders, order)
+        reader._open(folder, decoders, order, partial, optional)
         return reader
 
-    def _open(self, folder: Folder, decoders: Decoders, order: Schema | None = None) -> None:
+    def _open(
+        self,
+        folder: Folder,
+        decoders: Decoders,
+        order: Schema | None = None,
+        partial: PartialDatapoint | bool = False,
+        optional: frozenset[str] = frozenset(),
+    ) -> None:
         self.is_remote = folder.store.is_remote
         folder.load(order=order is None)
+        # Before the refs: if they have as many rows as the journal says, the episode was not committed since.
+        present = read_partial(folder) if partial is True else None
         refs = folder.open_refs()
+        if present is not None and refs is not None and refs.count > present.committed:
+            present = None
+        given = partial if isinstance(partial, PartialDatapoint) else present
         in_memory = folder.options.limits_storage is LimitsStorage.IN_MEMORY
         if self.is_remote and in_memory and refs is not None:
             refs = refs_in_memory(refs)
         layout = folder.layout()
+        if given is not None and refs is not None:
+            if refs.count < given.committed:
+                detail = f'had {given.committed} datapoints before its open episode, now {refs.count}'
+                raise CorruptError(folder.path, None, detail)
+            refs = with_partial_row(refs, layout.refs_format, given)
+            optional |= unset_fields(layout.schema, given)
+        if optional:
+            layout = layout._replace(schema=with_optional_fields(layout.schema, optional))
         schema = layout.schema
         self.schema = schema if order is None else reordered(schema, [order])
         if order is None and folder.has(METADATA):
@@ -110,6 +156,13 @@ class DatasetReader(Dataset):
         """Row functions by the names of their fields; None for all fields."""
         self._item_functions: dict[str | tuple[str, ...] | None, RowFunction] = {}
         """The same, for rows with selected items or frames."""
+        self.partial_datapoint, self.optional = given, optional
+        if given is not None:
+            # Now, because a writer that closes the dataset without datapoints replaces the bags.
+            for name, (first, count) in given.items.items():
+                if first + count > self.open_field(name).bag.count:
+                    detail = f'field {name!r}: the records of the open episode were removed'
+                    raise CorruptError(folder.path, None, f'{detail}: it was discarded, or left out')
 
     def __len__(self) -> int:
         return self._length
@@ -146,10 +199,30 @@ class DatasetReader(Dataset):
     def index_folder(self) -> Folder:
         return self.folder
 
-    def reopen(self) -> Self:
-        """Returns a new reader of the datapoints so far, with the same options. This one does not change."""
+    @property
+    def partial(self) -> Int64s:
+        return np.array([] if self.partial_datapoint is None else [self._length - 1], np.int64)
+
+    def reopen(self, partial: bool = False) -> Self:
+        """Returns a new reader of the datapoints so far, with the same options. This one does not change.
+
+        Args:
+            partial: Whether an open episode is the last datapoint of the new reader, as far as it is flushed.
+                `partial` of the reader has its index. All items of a call of `append` are there, or none;
+                frames are there once their clip is encoded. Plain fields that are not set are None, and
+                optional in the new reader. The episode of a killed writer is there too.
+
+        Raises:
+            ValueError: With `partial`, on an object store, where a folder appears when it is closed.
+        """
         options = self.__getstate__()['options']
-        return self.of_folder(Folder(options.store_of(self.path), self.path, options), self._decoders)
+        return reopened(
+            self,
+            lambda: self.of_folder(
+                Folder(options.store_of(self.path), self.path, options), self._decoders, partial=partial
+            ),
+            partial,
+        )
 
     def close(self) -> None:
         closed: Any = ClosedHandle(self.expression)
@@ -339,12 +412,15 @@ class DatasetReader(Dataset):
             'decoders': self._decoders,
             'length': self._length,
             'listed': folder.listed,
+            'partial': self.partial_datapoint,
+            'optional': self.optional,
         }
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         options = state['options']
         folder = Folder(options.store_of(state['path']), state['path'], options, state['listed'])
-        self._open(folder, state['decoders'])
+        partial: PartialDatapoint | None = state['partial']
+        self._open(folder, state['decoders'], None, partial or False, state['optional'])
         self.pin_length(state['length'])
 
     def pin_length(self, length: int) -> None:
@@ -356,3 +432,25 @@ class DatasetReader(Dataset):
         if self._length < length:
             raise CorruptError(self.folder.path, None, f'had {length} datapoints before, now {self._length}')
         self._length = self.refs.count = length
+
+
+def reopened(reader: Reader, open_reader: Callable[[], Reader], partial: bool) -> Reader:
+    """Returns a new reader of a dataset; again if its writer ends an episode while a folder is opened.
+
+    Args:
+        reader: The earlier reader.
+        open_reader: Opens the new one.
+        partial: Whether the new one has partial datapoints.
+
+    Raises:
+        ValueError: Partial datapoints are requested from an object store.
+    """
+    if not partial:
+        return open_reader()
+    if reader.is_remote:
+        detail = 'on an object store, the datapoints of a folder appear when it is closed'
+        raise ValueError(f'reopen: partial=True: expected a local dataset, got {reader.expression}: {detail}')
+    for _ in range(MAX_REOPEN_ATTEMPTS - 1):
+        with contextlib.suppress(CorruptError):
+            return open_reader()
+    return open_reader()

@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Self, Unpack
 
+import numpy as np
+
 from bags.bag.sharding import Concatenated
 from bags.concurrency import MAX_OPEN_BAGS, ClosedHandle, FifoCache, cached_attribute, map_concurrently
 from bags.dataset.base import Dataset, row_of_part
@@ -21,11 +23,12 @@ from bags.dataset.format.options import DatasetPath, ReadOptions, dataset_path
 from bags.dataset.format.shard_index import INDEX, MAX_INDEX_BYTES, Shard, load_index
 from bags.dataset.format.sizes import folder_size
 from bags.dataset.format.spec import Schema, count_text, type_texts, union
-from bags.dataset.reader import DatasetReader
+from bags.dataset.reader import DatasetReader, reopened
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import ReadField
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.fingerprint import fingerprint_of_folders
+from bags.dataset.reading.partial import PartialDatapoint, with_optional_fields
 from bags.dataset.reading.row_groups import Datapoint, RowGroup, divide_fields, group_by_part
 from bags.dataset.reading.row_reader import FolderFields, MissingFields, RecordRanges, RowReader
 from bags.dataset.reading.selection import Asked, Selection
@@ -36,7 +39,7 @@ from bags.validation import at_least
 
 STATE = (
     *('path', '_options', '_decoders', 'shard_list', 'share', '_first', '_last', '_after'),
-    *('unfinished', 'schema', '_lengths_of_shards'),
+    *('unfinished', 'schema', '_lengths_of_shards', '_partials', '_optional'),
 )
 """Attributes of a reader that are pickled."""
 
@@ -79,13 +82,30 @@ class ShardedDatasetReader(Dataset):
         self._open(at, None, shard_start, shard_step)
 
     @classmethod
-    def of_shards(cls, at: DatasetPath, listed: ShardList | None, shard_start: int, shard_step: int) -> Self:
-        """Returns the reader of shards; `listed` is their list if it was read already."""
+    def of_shards(
+        cls,
+        at: DatasetPath,
+        listed: ShardList | None,
+        shard_start: int,
+        shard_step: int,
+        partial: bool = False,
+    ) -> Self:
+        """Returns the reader of shards; `listed` is their list if it was read already.
+
+        With `partial`, it has the partial datapoints of all shards.
+        """
         reader = cls.__new__(cls)
-        reader._open(at, listed, shard_start, shard_step)
+        reader._open(at, listed, shard_start, shard_step, partial)
         return reader
 
-    def _open(self, at: DatasetPath, listed: ShardList | None, shard_start: int, shard_step: int) -> None:
+    def _open(
+        self,
+        at: DatasetPath,
+        listed: ShardList | None,
+        shard_start: int,
+        shard_step: int,
+        partial: bool = False,
+    ) -> None:
         store, path, options, decoders = at
         if (shard_start, shard_step) != (0, 1):
             shard_start = at_least('shard_start', shard_start, 0)
@@ -112,6 +132,10 @@ class ShardedDatasetReader(Dataset):
         self._first, self._last, self._after = listed.shards[0], listed.shards[-1], listed.after
         if listed.is_unfinished:
             self.unfinished = True
+        self._partials: dict[int, PartialDatapoint] = {}
+        """The partial datapoint of shards that have one, by number."""
+        self._optional: frozenset[str] = frozenset()
+        """Fields that are optional because partial datapoints lack them."""
         self._set_store(store)
         if listed.schema is not None:
             self.schema = listed.schema
@@ -122,10 +146,32 @@ class ShardedDatasetReader(Dataset):
                 self.schema = self._root.in_order(schema) if self._root.has(METADATA) else schema
             except FileNotFoundError as exc:
                 raise _missing_file(exc) from exc
+        if partial:
+            self._open_partial()
         if inode is not None and _inode(path) != inode:
             raise CorruptError(path, None, 'was replaced by another while it was opened: open it again')
 
+    def _open_partial(self) -> None:
+        """Adds the partial datapoints of the shards. Their readers stay open."""
+        for number, shard in enumerate(self.shard_list):
+            folder = self.folder_of(shard)
+            if not folder.has(JOURNAL):
+                continue
+            reader = _open_shard(folder, self._decoders, self.schema, partial=True)
+            self._lengths_of_shards[number] = len(reader)
+            if reader.partial_datapoint is not None:
+                self._partials[number] = reader.partial_datapoint
+                self._optional |= reader.optional
+                self._partial_readers[number] = reader
+        self.schema = with_optional_fields(self.schema, self._optional)
+        for number, reader in self._partial_readers.items():
+            if reader.optional != self._optional:
+                self._partial_readers[number] = _open_shard(
+                    reader.folder, self._decoders, self.schema, self._partials[number], self._optional
+                )
+
     def _set_store(self, store: Store) -> None:
+        self._partial_readers: dict[int, DatasetReader] = {}
         self.store, self.is_remote = store, store.is_remote
         self._sizes: dict[tuple[str, ...] | None, list[int]] = {}
         self._known_fields: dict[str, FieldReader] = {}
@@ -187,6 +233,7 @@ class ShardedDatasetReader(Dataset):
         """The readers of shards by number, each opened on first read."""
         store, path, decoders, folder_of = self.store, self.path, self._decoders, self.folder_of
         root, schema, lengths, shards = self._root, self.schema, self._lengths_of_shards, self.shard_list
+        partials, optional, opened = self._partials, self._optional, self._partial_readers
         unseen = [self._after] if self._after is not None else []
         if self._options.cache_check == 'never':
             unseen = []
@@ -194,8 +241,11 @@ class ShardedDatasetReader(Dataset):
 
         def make(number: int) -> DatasetReader:
             # The check for a shard after the last one runs concurrently with the requests of this shard.
+            if number in opened:
+                return opened[number]
+            partial = partials.get(number, False)
             works: list[Callable[[], Any]] = [
-                lambda: _open_shard(folder_of(shards[number]), decoders, schema)
+                lambda: _open_shard(folder_of(shards[number]), decoders, schema, partial, optional)
             ]
             if unseen:
                 works.append(lambda: _check_after(store, path, unseen))
@@ -258,7 +308,8 @@ class ShardedDatasetReader(Dataset):
             # This reader may have no shard with the field, or no shard at all.
             folders = map(self.folder_of, (self._last, self._first, *self.shard_list))
             folder = next(folder for folder in folders if name in folder.layout().schema)
-            self._known_fields[name] = _open_shard(folder, self._decoders, self.schema).open_field(name)
+            shard = _open_shard(folder, self._decoders, self.schema, False, self._optional)
+            self._known_fields[name] = shard.open_field(name)
         return self._known_fields[name]
 
     def part_lengths(self) -> list[int]:
@@ -308,15 +359,23 @@ class ShardedDatasetReader(Dataset):
         # Not beside the shards, where Bags 0.x and Granular would read the file as a shard.
         return self._root
 
-    def reopen(self) -> Self:
-        """Returns a new reader of the datapoints so far, with the same options. This one does not change."""
+    @property
+    def partial(self) -> Int64s:
+        return np.array([self._layout.starts[number + 1] - 1 for number in sorted(self._partials)], np.int64)
+
+    def reopen(self, partial: bool = False) -> Self:
+        """Returns a new reader of the datapoints so far, with the same options. This one does not change.
+
+        Args:
+            partial: As in `DatasetReader.reopen`: an open episode is the last datapoint of its shard.
+        """
         options = self._options
         at = DatasetPath(options.store_of(self.path), self.path, options, self._decoders)
-        return self.of_shards(at, None, *self.share)
+        return reopened(self, lambda: self.of_shards(at, None, *self.share, partial), partial)
 
     def close(self) -> None:
         closed: Any = ClosedHandle(self.expression)
-        self.readers = self.key_indexes = self._known_fields = closed
+        self.readers = self.key_indexes = self._known_fields = self._partial_readers = closed
         self._root.refs = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -359,9 +418,15 @@ class ShardReader:
         return reader if field in reader.schema else MissingFields(self._dataset.open_field)
 
 
-def _open_shard(folder: Folder, decoders: Decoders, order: Schema) -> DatasetReader:
+def _open_shard(
+    folder: Folder,
+    decoders: Decoders,
+    order: Schema,
+    partial: PartialDatapoint | bool = False,
+    optional: frozenset[str] = frozenset(),
+) -> DatasetReader:
     try:
-        return DatasetReader.of_folder(folder, decoders, order)
+        return DatasetReader.of_folder(folder, decoders, order, partial, optional)
     except FileNotFoundError as exc:
         if folder.store.is_remote and folder.listed is not None and folder.listed.sizes:
             folder.raise_changed(f'is missing {os.path.basename(exc.filename or "spec.json")}')

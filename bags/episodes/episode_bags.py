@@ -2,6 +2,10 @@
 
 The journal of the folder stores the number of records in each bag before the datapoint. If the writer is
 killed, the later records are the items of the episode, and `keep_partial` turns them into a datapoint.
+
+After each flush, the journal also gets the number of records that readers may see (`reopen(partial=True)`). A
+flush is between two calls, so that readers see all items of a call, or none. Frames are not there before they
+are encoded: as in `keep_partial`, fields with times are cut to the shortest.
 """
 
 from __future__ import annotations
@@ -35,9 +39,17 @@ class EpisodeBags:
         store: The store of the folder.
         refs, bags: The refs, and all bags, the refs first; the last bag of a field stores its records.
         journal: The journal of the folder.
+        metadata: The metadata, whose `times` ties fields with one item for each time.
     """
 
-    def __init__(self, store: Store, refs: RefsWriter, bags: Sequence[FieldWriter], journal: Journal) -> None:
+    def __init__(
+        self,
+        store: Store,
+        refs: RefsWriter,
+        bags: Sequence[FieldWriter],
+        journal: Journal,
+        metadata: Metadata,
+    ) -> None:
         self._store = store
         self._refs = refs
         self._bags = bags
@@ -48,6 +60,13 @@ class EpisodeBags:
         """First record and number of records of each field: has all keys, as other threads read `counts`."""
         self._has_new = False
         """Whether records were written since the last flush. Large records are written without buffering."""
+        self._tied = _tied_fields(self.schema, metadata)
+        self._firsts: dict[str, int] = {}
+        """Number of records of each field before the episode."""
+        self._saves_counts = False
+        """Whether the journal gets the number of records at each flush."""
+        self._time_counts: dict[str, list[int]] = {}
+        """Number of times of the first n records of the episode, by tied field whose records have frames."""
 
     @property
     def counts(self) -> dict[str, int]:
@@ -57,6 +76,8 @@ class EpisodeBags:
     def begin(self) -> None:
         """Marks the folder: records written from now on belong to an open episode."""
         if not self._store.is_remote:
+            self._firsts = {name: field.count for name, field in self._fields.items()}
+            self._saves_counts = True
             self._journal.set_open([bag.count for bag in self._bags])
 
     def write(self, call: Call) -> None:
@@ -85,9 +106,25 @@ class EpisodeBags:
             if field.pending:
                 has_new = True
                 field.flush()
+        if has_new and self._saves_counts:
+            self._save_flushed()
         if has_new and self._store.durability is Durability.FLUSH:
             self._journal.sync()
         self._has_new = False
+
+    def _save_flushed(self) -> None:
+        """Saves the number of records that readers may see. All of them are flushed."""
+        counts = {}
+        for name, (first, count) in self._rows.items():
+            stop = first + count if first != MISSING else self._firsts[name]
+            counts[name] = stop - self._firsts[name]  # Of a plain field, the last record is the value.
+        self._cut_to_times(counts)
+        self._journal.set_flushed(
+            [
+                self._firsts[bag.name] + counts[bag.name] if self._fields.get(bag.name) is bag else bag.count
+                for bag in self._bags
+            ]
+        )
 
     def commit(self) -> int:
         """Writes the refs of the episode, and returns the index of its datapoint."""
@@ -118,20 +155,23 @@ class EpisodeBags:
             for bag in self._bags:
                 bag.appender.release_lock()
 
-    def keep_partial(self, metadata: Metadata, encode: Callable[[str], Any]) -> PartialEpisode | None:
+    def keep_partial(self, encode: Callable[[str], Any]) -> PartialEpisode | None:
         """Turns the open episode of an earlier writer into a datapoint; returns None if it has no records.
 
+        Fields that `times` in the metadata ties are cut to the shortest.
+
         Args:
-            metadata: The metadata, whose `times` ties fields with one item for each time. Tied fields are
-                cut to the shortest.
             encode: Returns the record of a plain field that is not set; raises KeyError without a value.
         """
-        before = dict(zip((bag.name for bag in self._bags), self._journal.open_counts or (), strict=True))
+        assert self._journal.open_counts is not None
+        opened = self._journal.open_counts.before
+        before = dict(zip((bag.name for bag in self._bags), opened, strict=True))
         counts = {name: field.count - before[name] for name, field in self._fields.items()}
+        self._firsts = before
         if not any(counts.values()):
             self._journal.set_open(None)
             return None
-        self._cut_to_times(counts, metadata)
+        self._cut_to_times(counts)
         row: list[int] = []
         # All are encoded before any is written: after an error, a written record would count as set.
         records, unset = self._encode_unset(counts, encode)
@@ -180,25 +220,14 @@ class EpisodeBags:
         if not self._store.is_remote:
             self._journal.set_open(None)
 
-    def _cut_to_times(self, counts: dict[str, int], metadata: Metadata) -> None:
+    def _cut_to_times(self, counts: dict[str, int]) -> None:
         """Cuts sequences to the number of their times, and the times to the shortest of these sequences.
 
         An item has one time; a video has one time for each frame, and is kept or removed as a whole.
         """
-        schema = self.schema
-        tied: dict[str, list[str]] = {}
-        for name, facts in metadata.get('fields', {}).items():
-            times = facts.get('times') if isinstance(facts, dict) else None
-            pair = {name, times}
-            if (
-                isinstance(times, str)
-                and pair <= schema.keys()
-                and all(schema[field].sequence for field in pair)
-            ):
-                tied.setdefault(times, [times]).append(name)
-        for names in tied.values():
+        for names in self._tied:
             # The number of times of the first n records, for each n.
-            ends = {name: self._time_counts(name, counts[name]) for name in names}
+            ends = {name: self._times_of(name, counts[name]) for name in names}
             shortest, before = min(int(totals[-1]) for totals in ends.values()), -1
             while shortest != before:
                 before = shortest
@@ -207,18 +236,33 @@ class EpisodeBags:
             for name in names:
                 counts[name] = int((ends[name] <= shortest).nonzero()[0][-1])
 
-    def _time_counts(self, name: str, count: int) -> npt.NDArray[np.int64]:
-        """Returns the number of times of the first n of the last `count` records, int64 (count + 1,)."""
+    def _times_of(self, name: str, count: int) -> npt.NDArray[np.int64]:
+        """Returns the number of times of the first n of `count` flushed records, int64 (count + 1,).
+
+        The frames of a record are counted once.
+        """
         field, field_type = self._fields[name], self.schema[name]
         open_frames = frames_of(field_type.format)
         if open_frames is None or field.path.endswith(LINKED[0]):
             return np.arange(count + 1)
-        bag = open_bag(self._store, field.path, ReaderOptions())
-        totals = [0]
-        for index in range(field.count - count, field.count):
-            try:
-                frames = open_frames(Record(bag, index, name, field_type.text), *field_type.args)
-                totals.append(totals[-1] + len(frames))
-            except (BagsError, ValueError):
-                break  # This and later videos are cut off.
-        return np.array(totals, np.int64)
+        totals = self._time_counts.setdefault(name, [0])
+        if count >= len(totals):
+            bag = open_bag(self._store, field.path, ReaderOptions())
+            for index in range(len(totals) - 1, count):
+                record = Record(bag, self._firsts[name] + index, name, field_type.text)
+                try:
+                    totals.append(totals[-1] + len(open_frames(record, *field_type.args)))
+                except (BagsError, ValueError):
+                    break  # This and later videos are cut off.
+        return np.array(totals[: count + 1], np.int64)
+
+
+def _tied_fields(schema: Schema, metadata: Metadata) -> list[list[str]]:
+    """Returns the sequences that have the same times, each group with the field of the times first."""
+    tied: dict[str, list[str]] = {}
+    for name, facts in metadata.get('fields', {}).items():
+        times = facts.get('times') if isinstance(facts, dict) else None
+        pair = {name, times}
+        if isinstance(times, str) and pair <= schema.keys() and all(schema[field].sequence for field in pair):
+            tied.setdefault(times, [times]).append(name)
+    return list(tied.values())

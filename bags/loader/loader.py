@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.collate.columns import CollateField, collate_function
-from bags.dataset.base import Dataset
+from bags.dataset.base import Dataset, expect_committed
 from bags.dataset.format.spec import Schema, type_texts
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.indexing import Int64s, as_indices
@@ -72,10 +72,11 @@ class Loader:
             fields to these or their names, or any function.
         to_device: Called last, in the thread that iterates, e.g. `bags.jax.device_put`.
         mask_column: Name of a column of every batch that is False for repeats.
+        partial: Whether the dataset may have partial datapoints, as of `reopen(partial=True)`.
 
     Raises:
         ValueError: An option is out of range, or the dataset is empty, or smaller than a batch with
-            `last_batch='drop'`.
+            `last_batch='drop'`. Or it has partial datapoints, without `partial`.
         KeyError: A field does not exist.
         TypeError: The dataset or an option has the wrong type or, for processes, cannot be pickled.
 
@@ -110,6 +111,7 @@ class Loader:
         collate: Callable[[Any], Any] | Mapping[str, CollateField] | None = None,
         to_device: Callable[[Any], Any] | None = None,
         mask_column: str | None = None,
+        partial: bool = False,
     ) -> None:
         for name, function in (('transform', transform), ('to_device', to_device)):
             if function is not None and not callable(function):
@@ -121,6 +123,8 @@ class Loader:
                 f'processes: expected True or False, got {processes!r:.200}; workers= is their number'
             )
         rows = dataset if isinstance(dataset, Dataset) else RowBatches(dataset)
+        if isinstance(dataset, Dataset) and not partial:
+            expect_committed('dataset', dataset)
         is_iterable = hasattr(fields, '__iter__') and not isinstance(fields, str | Mapping)
         chosen: Fields = tuple(fields) if is_iterable else fields  # type: ignore[arg-type]
         seed = integer('seed', seed)

@@ -98,6 +98,12 @@ class Concat(View):
     def __len__(self) -> int:
         return self._layout.total
 
+    @property
+    def partial(self) -> Int64s:
+        starts = self._layout.starts
+        parts = [start + dataset.partial for start, dataset in zip(starts, self.datasets, strict=False)]
+        return np.concatenate(parts)
+
     def plan_rows(self, indices: Int64s, selection: Selection) -> list[RowGroup]:
         if self._source is None or self._source.name not in selection:
             return self._plan_rows(indices, selection)

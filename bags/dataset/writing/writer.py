@@ -141,8 +141,7 @@ class DatasetWriter(BaseWriter):
             self._open(resume, truncate_to, partial == 'keep')
             if self._journal.open_counts is not None:
                 self.partial = self._episode_bags().keep_partial(
-                    self.metadata or {},
-                    lambda name: self.encode_item(name, (partial_values or {})[name], None),
+                    lambda name: self.encode_item(name, (partial_values or {})[name], None)
                 )
         except BaseException:
             # Closing releases the locks of the bags even while the caller keeps this error, which is more
@@ -384,7 +383,7 @@ class DatasetWriter(BaseWriter):
 
     def _episode_bags(self) -> Any:
         """Returns the bags for an episode to write to."""
-        return above.EpisodeBags(self.store, self._refs, self._bags, self._journal)
+        return above.EpisodeBags(self.store, self._refs, self._bags, self._journal, self.metadata or {})
 
     def _end_episode(self) -> None:
         self.episode = None

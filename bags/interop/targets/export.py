@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bags.dataset.base import Dataset, check_dataset
+from bags.dataset.base import Dataset, check_dataset, expect_committed
 from bags.dataset.format.metadata import METADATA, dump_metadata, metadata_of_fields, metadata_to_store
 from bags.dataset.format.options import SHARD_SIZE
 from bags.dataset.open import open_with_known_decoders
@@ -123,6 +123,7 @@ def export(
                 resume=resume, mode=mode, durability=durability,
             )  # fmt: skip
     check_dataset('export', dataset)
+    expect_committed('export', dataset)
     one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
     shard_size = positive_or_none('shard_size', shard_size) or sys.maxsize
     shard_length = positive_or_none('shard_length', shard_length)

@@ -123,6 +123,14 @@ class Windows(WindowsView):
     def __len__(self) -> int:
         return int(self.anchors.layout.offsets[-1])
 
+    @property
+    def partial(self) -> Int64s:
+        rows = self.datasets[0].partial
+        if not len(rows):
+            return rows
+        starts = self.anchors.layout.offsets[rows]
+        return concat_ranges(starts, self.anchors.layout.offsets[rows + 1] - starts)
+
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
         # The fields of times and of anchors also count.
         underlying = self.datasets[0]
