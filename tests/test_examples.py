@@ -65,6 +65,16 @@ def test_episodes(tmp_path):
 
 
 @pytest.mark.slow
+def test_record_processes(tmp_path):
+    lines = run('record_processes.py', tmp_path).splitlines()
+    streams = r': left (\d\.\d) s, right (\d\.\d) s, joints (\d\.\d) s'
+    for line, begin in zip(lines, ('live, take 0', 'take 0', 'take 1', 'take 2'), strict=True):
+        assert re.fullmatch(begin + streams, line), line
+    left, right, joints = map(float, re.findall(r'(\d\.\d) s', lines[2]))
+    assert 0.1 <= right <= 0.6 < min(left, joints)  # It was killed after half a second.
+
+
+@pytest.mark.slow
 def test_record(tmp_path):
     pytest.importorskip('PIL')
     camera = DATA / 'bunny.mp4'
