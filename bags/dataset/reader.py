@@ -13,6 +13,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 import numpy as np
 
+from bags.bag.bag_file import BagFile
 from bags.bag.options import LimitsPlacement, LimitsStorage, ReaderOptions
 from bags.concurrency import ClosedHandle, cached_attribute, map_concurrently
 from bags.dataset.base import Dataset
@@ -202,6 +203,10 @@ class DatasetReader(Dataset):
     @property
     def partial(self) -> Int64s:
         return np.array([] if self.partial_datapoint is None else [self._length - 1], np.int64)
+
+    def partial_refs(self) -> dict[str, BagFile]:
+        """Returns the refs in memory, with the row of the partial datapoint, by folder; empty without one."""
+        return {} if self.partial_datapoint is None or self.refs.bag is None else {self.path: self.refs.bag}
 
     def reopen(self, partial: bool = False) -> Self:
         """Returns a new reader of the datapoints so far, with the same options. This one does not change.

@@ -11,6 +11,7 @@ from typing import Any, Self, Unpack
 
 import numpy as np
 
+from bags.bag.bag_file import BagFile
 from bags.bag.sharding import Concatenated
 from bags.concurrency import MAX_OPEN_BAGS, ClosedHandle, FifoCache, cached_attribute, map_concurrently
 from bags.dataset.base import Dataset, row_of_part
@@ -362,6 +363,13 @@ class ShardedDatasetReader(Dataset):
     @property
     def partial(self) -> Int64s:
         return np.array([self._layout.starts[number + 1] - 1 for number in sorted(self._partials)], np.int64)
+
+    def partial_refs(self) -> dict[str, BagFile]:
+        """Returns the refs of each shard with a partial datapoint, as `DatasetReader.partial_refs`."""
+        refs: dict[str, BagFile] = {}
+        for number in self._partials:
+            refs |= self.readers[number].partial_refs()
+        return refs
 
     def reopen(self, partial: bool = False) -> Self:
         """Returns a new reader of the datapoints so far, with the same options. This one does not change.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import itertools
+import json
 import mimetypes
 import os
 import re
@@ -15,9 +16,14 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Self
 
+from bags.bag.bag_file import BagFile
 from bags.concurrency import FifoCache
+from bags.dataset.base import Dataset
 from bags.dataset.format.options import FolderOptions
 from bags.dataset.format.shard_index import INDEX, dump_index
+from bags.dataset.open import open as open_dataset
+from bags.dataset.reader import DatasetReader
+from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.errors import BagsError
 from bags.links.files import LINKED
 from bags.links.linked_files import LazyFile, LinkedFiles
@@ -42,6 +48,10 @@ FILE = re.compile(
     r'(?:(?<=\.files)/(?P<number>[0-9]{1,10})(?P<dictionary>\.zdict)?)?'
 )
 """A file of the dataset, or a linked file by its number in `FIELD.files`, or its dictionary."""
+LIVE = re.compile(r'live/(?P<version>[0-9]{1,18})/(?P<path>.+)')
+"""A file of a snapshot of a dataset that is being written."""
+SNAPSHOTS = 16
+"""Number of snapshots that the page can still read: it polls every half second."""
 JSON = frozenset(['spec.json', 'shards.json', 'metadata.json', 'statistics.json'])
 SERVED_SUFFIXES = ('.bag', '.bagz', '.idx', '.index', '.zdict', *LINKED)
 
@@ -54,15 +64,19 @@ class ViewServer:
     files must be in its folder after symbolic links are resolved. Linked files are served by their number in
     `FIELD.files`, if links may reach them.
 
+    With `follow`, it also serves snapshots of a dataset that is being written: `live.json` has the version of
+    the newest snapshot and its partial datapoints, and `live/VERSION/` the files of a snapshot.
+
     Args:
         dataset: A path or URL, or the location of a dataset.
         port: The port to listen on; 0 for a free one.
         trust_links: As in `bags.open`.
+        follow: Whether the page shows episodes while they are recorded.
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
         FileNotFoundError: The dataset does not exist, or the page is not built.
-        ValueError: The path is a bag, not a dataset.
+        ValueError: The path is a bag, not a dataset; or, with `follow`, it is a URL.
         OSError: The port is in use.
     """
 
@@ -72,6 +86,7 @@ class ViewServer:
         port: int = 0,
         *,
         trust_links: PermittedPaths = (),
+        follow: bool = False,
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
@@ -83,6 +98,12 @@ class ViewServer:
             raise ValueError(
                 f'{self.location.path}: expected a dataset, which is a folder, got {a_file(self.location)}'
             )
+        self._snapshots: Snapshots | None = None
+        if follow:
+            if dataset.store.is_remote:
+                detail = 'on an object store, the datapoints of a folder appear when it is closed'
+                raise ValueError(f'{dataset.path}: follow: expected a local dataset: {detail}')
+            self._snapshots = Snapshots(dataset.path)
         # Resolved once: the folder may be exchanged with a symbolic link later.
         self._root = '' if dataset.store.is_remote else os.path.realpath(dataset.path)
         # Not mapped: truncating a mapped file while it is sent would kill the process.
@@ -156,9 +177,16 @@ class ViewServer:
         if not self.location.store.is_remote:
             path = escape(os.path.abspath(self.location.path))
             metas.append(f'<meta name="bags-source" data-url="{url}" content="{path}">')
+        if self._snapshots is not None:
+            metas.append(f'<meta name="bags-follow" content="{url}">')
         return page.replace('</head>', ''.join(f'{meta}\n' for meta in metas) + '</head>', 1)
 
     def _find_data(self, path: str) -> tuple[File | bytes, str] | None:
+        if self._snapshots is not None:
+            if path == 'live.json':
+                return self._snapshots.describe(), 'application/json'
+            if (live := LIVE.fullmatch(path)) is not None:
+                return self._find_live(self._snapshots, int(live['version']), live['path'])
         match = FILE.fullmatch(path)
         if match is None or not (match['name'] in JSON or match['name'].endswith(SERVED_SUFFIXES)):
             return None
@@ -178,6 +206,23 @@ class ViewServer:
         except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
             index = self._make_index() if path == INDEX and self.location.type == 'shards' else b''
             return (index, content_type) if index else None
+
+    def _find_live(self, snapshots: Snapshots, version: int, path: str) -> tuple[File | bytes, str] | None:
+        """Returns a file of a snapshot: its refs with partial datapoints, else a file of the dataset.
+
+        Bags only grow while a dataset is written, and the refs say which of their records are in the
+        snapshot. The list of shards is left out, as it may be older than the snapshot.
+        """
+        refs = snapshots.refs_of(version)
+        if refs is None or path == INDEX:
+            return None
+        folder, name = os.path.split(path)
+        bag = refs.get(folder)
+        if bag is not None and name in ('refs.bag', 'limits.refs.bag'):
+            # As the files of a bag that is being written, so that the page reads the other bags as such.
+            parts = (0, bag.offset) if name == 'refs.bag' else (bag.offset, bag.file.size)
+            return bytes(bag.file.read(*parts)), 'application/octet-stream'
+        return self._find_data(path)
 
     def _find_linked(self, key: tuple[str, str], number: int, dictionary: str | None) -> File | bytes | None:
         """Returns a linked file, or its dictionary; None for an unknown number.
@@ -229,6 +274,56 @@ class ViewServer:
                 except (BagsError, OSError, ValueError):
                     self._index = b''
             return self._index
+
+
+class Snapshots:
+    """The snapshots of a local dataset that is being written. Each request for the newest one reads it anew.
+
+    Args:
+        path: The dataset.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._reader: Dataset | None = None
+        self._lock = threading.Lock()
+        self._version = 0
+        self._state: object = None
+        """The datapoints of the newest snapshot: their number, and the refs of the partial ones."""
+        self._refs: dict[int, dict[str, BagFile]] = {}
+        """For each snapshot, the refs of shards with a partial datapoint by name; '' is a dataset folder."""
+
+    def describe(self) -> bytes:
+        """Returns the version of the newest snapshot, its length, and its partial datapoints, as JSON."""
+        with self._lock:
+            try:
+                reader = self._reopen()
+            except FileNotFoundError:  # The writer has not created it yet.
+                return _live_json(self._version, 0, [])
+            refs = {
+                '' if path == reader.path else os.path.basename(path): bag
+                for path, bag in reader.partial_refs().items()
+            }
+            state = len(reader), [(name, bag.get(bag.count - 1)) for name, bag in refs.items()]
+            if state != self._state:
+                self._state, self._version = state, self._version + 1
+                self._refs[self._version] = refs
+                self._refs.pop(self._version - SNAPSHOTS, None)
+            return _live_json(self._version, len(reader), reader.partial.tolist())
+
+    def _reopen(self) -> DatasetReader | ShardedDatasetReader:
+        reader = self._reader or open_dataset(self._path, raw=True)
+        assert isinstance(reader, DatasetReader | ShardedDatasetReader)
+        self._reader = reader = reader.reopen(partial=True)
+        return reader
+
+    def refs_of(self, version: int) -> dict[str, BagFile] | None:
+        """Returns the refs of shards with a partial datapoint in a snapshot; None if it is too old."""
+        return self._refs.get(version)
+
+
+def _live_json(version: int, length: int, partial: list[int]) -> bytes:
+    return json.dumps({'version': version, 'length': length, 'partial': partial}).encode()
 
 
 class _Server(ThreadingHTTPServer):

@@ -362,3 +362,57 @@ def test_datasets_show_thumbnails(tmp_path):
     assert 'None' in html
     assert '9 items, 0 to 0' in html  # Of the curve of an array.
     assert 'CorruptError' in html
+
+
+def snapshot(server):
+    response, data = ask(server, f'/data/{server.folder}/live.json')
+    assert (response.status, response.getheader('Content-Type')) == (200, 'application/json')
+    return json.loads(data)
+
+
+@pytest.mark.parametrize('is_sharded', [True, False])
+def test_snapshots_of_an_episode_that_is_recorded(tmp_path, is_sharded):
+    """The refs of a snapshot have the partial datapoint, and the files of the bags have its records."""
+    make = bags.ShardedDatasetWriter if is_sharded else bags.DatasetWriter
+    path, folder = tmp_path / 'live', '000000/' if is_sharded else ''
+    with make(path, {'id': 'int(8)', 'word': 'utf8[]'}) as writer, ViewServer(path, follow=True) as server:
+        data = f'/data/{server.folder}/'
+        assert f'<meta name="bags-follow" content="data/{server.folder}">' in ask(server, '/')[1].decode()
+        writer.append({'id': 7, 'word': ['before']}, flush=True)
+        first = snapshot(server)
+        assert (first['length'], first['partial'], snapshot(server)) == (1, [], first)
+        with writer.begin({'id': 8}) as episode:
+            for word in ('one', 'two'):
+                episode.append({'word': word})
+            episode.flush()
+            seen = snapshot(server)
+            assert (seen['length'], seen['partial']) == (2, [1])
+            assert seen['version'] > first['version']
+            episode.append({'word': 'three'})
+            episode.flush()
+            assert snapshot(server)['version'] > seen['version']
+            files = f'{data}live/{seen["version"]}/{folder}'
+            refs, limits = (ask(server, files + name)[1] for name in ('refs.bag', 'limits.refs.bag'))
+            ends = np.frombuffer(limits, '<i8')
+            assert msgpack.unpackb(refs[ends[0] : ends[1]]) == [1, [1, 2]]
+            words, limits = (ask(server, files + name)[1] for name in ('word.bag', 'limits.word.bag'))
+            ends = np.frombuffer(limits, '<i8')
+            assert words[ends[0] : ends[2]] == b'onetwo'
+            committed = ask(server, f'{data}{folder}limits.refs.bag')[1]
+            assert len(committed) == 8
+            assert ask(server, f'{data}live/{seen["version"]}/shards.json')[0].status == 404
+            assert ask(server, f'{data}live/{seen["version"] + 9}/{folder}refs.bag')[0].status == 404
+            for escape in ('../../secret', '..%2F..%2Fsecret.bag', 'unfinished', '/etc/passwd'):
+                assert ask(server, f'{data}live/{seen["version"]}/{escape}')[0].status == 404
+        assert snapshot(server)['partial'] == []
+        files = f'{data}live/{snapshot(server)["version"]}/{folder}'
+        assert len(ask(server, f'{files}limits.refs.bag')[1]) == 16
+
+
+def test_what_cannot_be_followed(server, dataset):
+    assert ask(server, f'/data/{server.folder}/live.json')[0].status == 404
+    assert b'bags-follow' not in ask(server, '/')[1]
+    with bags.DatasetWriter('memory://follow/x', SPEC) as writer:
+        writer.append({'id': 1, 'text': 'x'})
+    with pytest.raises(ValueError, match=r'follow: expected a local dataset'):
+        ViewServer('memory://follow/x', follow=True)

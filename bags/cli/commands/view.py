@@ -27,6 +27,9 @@ def view(
     with_data: Annotated[
         bool, typer.Option('--with-data', help='With --export: also copy the dataset.')
     ] = False,
+    follow: Annotated[
+        bool, typer.Option('--follow', help='Show episodes of a local dataset while they are recorded.')
+    ] = False,
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
@@ -38,6 +41,8 @@ def view(
     """
     if with_data and export is None:
         raise UsageError('--with-data needs --export FOLDER')
+    if follow and export is not None:
+        raise UsageError('--follow: a page that is exported cannot follow a dataset')
     if export is not None:
         _export(path, export, parse_trusted(trust_links), with_data=with_data, json=json)
         return
@@ -45,7 +50,7 @@ def view(
 
     from bags.viewer.server import ViewServer
 
-    with ViewServer(path, port, trust_links=parse_trusted(trust_links)) as server:
+    with ViewServer(path, port, follow=follow, trust_links=parse_trusted(trust_links)) as server:
         if json:
             print_json({'url': server.url, 'port': server.port}, indent=None)
         else:
