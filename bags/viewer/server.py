@@ -187,6 +187,8 @@ class ViewServer:
                 return self._snapshots.describe(), 'application/json'
             if (live := LIVE.fullmatch(path)) is not None:
                 return self._find_live(self._snapshots, int(live['version']), live['path'])
+            if path == INDEX:
+                return None  # It would be older than the dataset; the page looks for each shard.
         match = FILE.fullmatch(path)
         if match is None or not (match['name'] in JSON or match['name'].endswith(SERVED_SUFFIXES)):
             return None
@@ -211,10 +213,10 @@ class ViewServer:
         """Returns a file of a snapshot: its refs with partial datapoints, else a file of the dataset.
 
         Bags only grow while a dataset is written, and the refs say which of their records are in the
-        snapshot. The list of shards is left out, as it may be older than the snapshot.
+        snapshot.
         """
         refs = snapshots.refs_of(version)
-        if refs is None or path == INDEX:
+        if refs is None:
             return None
         folder, name = os.path.split(path)
         bag = refs.get(folder)

@@ -32,8 +32,8 @@ export async function seriousFindings(page: Page): Promise<string[]> {
 }
 
 /** Starts `bags view` of a dataset; returns the address of its page. */
-export async function startView(path: string, environment = {}): Promise<{url: string; process: ChildProcess}> {
-  const process = spawn(PYTHON, ['-m', 'bags', 'view', path, '--no-browser'], {env: {...ENVIRONMENT, ...environment}, stdio: 'pipe'});
+export async function startView(path: string, environment = {}, options: string[] = []): Promise<{url: string; process: ChildProcess}> {
+  const process = spawn(PYTHON, ['-m', 'bags', 'view', path, '--no-browser', ...options], {env: {...ENVIRONMENT, ...environment}, stdio: 'pipe'});
   const url = await new Promise<string>((resolve, reject) => {
     let text = '';
     process.stdout.on('data', data => {

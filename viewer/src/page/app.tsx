@@ -1,6 +1,6 @@
 // The page: its header, and the view that the URL names.
 
-import {useEffect, useMemo, useState} from 'preact/hooks';
+import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 
 import {Dataset} from '../bags/dataset';
 import {findKey, keyFields} from '../bags/keys';
@@ -14,6 +14,7 @@ import {FilterBox, Order} from './find';
 import {bytesText, countText} from './format';
 import {defaultFields, Grid} from './grid';
 import {Keys} from './keys';
+import {Live, type Shown, useLive} from './live';
 import {startWorker, useLoaded} from './load';
 import {useMarks} from './marks';
 import {dataUrl, linkTo, navigate, type Route, shownIn, useRoute} from './route';
@@ -46,16 +47,19 @@ function Ask() {
 }
 
 function Opened({url}: {url: string}) {
-  const cache = useMemo(() => new RangeCache(), []);
-  const loaded = useLoaded(() => Dataset.open(url, cache), [url]);
+  const shown = useLive(url), last = useRef<Dataset | null>(null);
+  // Opened anew when an episode is committed; until then, the page keeps what it shows.
+  const loaded = useLoaded(() => Dataset.open(url, new RangeCache()), [url, shown?.committed ?? null]);
+  if (loaded.state === 'ready') last.current = loaded.value;
+  if (shown && last.current) return <Viewer dataset={last.current} shown={shown} />;
   if (loaded.state === 'loading') return <main class="ask"><p class="notice">Opening {url} …</p></main>;
   if (loaded.state === 'error') {
     return <main class="ask"><h1>Not opened</h1><p class="failure" role="alert">{loaded.error.message}</p></main>;
   }
-  return <Viewer dataset={loaded.value} />;
+  return <Viewer dataset={loaded.value} shown={shown} />;
 }
 
-function Viewer({dataset}: {dataset: Dataset}) {
+function Viewer({dataset, shown}: {dataset: Dataset; shown: Shown | null}) {
   const route = useRoute();
   const marking = useMarks(dataset.url), {marks, toggle} = marking;
   const [progress, setProgress] = useState(0);
@@ -92,6 +96,7 @@ function Viewer({dataset}: {dataset: Dataset}) {
         </nav>
       </header>
       {filtered.state === 'error' && <p class="problem failure" role="alert">{filtered.error.message}</p>}
+      {route.view === 'grid' && <Live shown={shown} />}
       {route.view === 'datapoint' && route.at < dataset.length
         ? <DatapointPage dataset={dataset} route={route} rows={rows} marking={marking} />
         : route.view === 'datapoint' ? <p class="notice" role="alert">There is no datapoint {route.at}: there are {dataset.length}.</p>
