@@ -74,7 +74,7 @@ class DatasetReader(Dataset):
         {'task': 'reach 0'}
     """
 
-    documented_names = ('path',)
+    documented_names = ('path', 'reopen')
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class ShardedDatasetReader(Dataset):
 
     path: str
     """The folder of the shard folders."""
-    documented_names = ('path',)
+    documented_names = ('path', 'reopen')
 
     def __init__(
         self,

@@ -23,6 +23,7 @@ from bags.dataset.format.journal import JOURNAL
 from bags.dataset.format.listing import names_in
 from bags.dataset.format.refs import MISSING, RefsFormat
 from bags.dataset.format.spec import Schema, as_optional
+from bags.errors import CorruptError
 from bags.storage.memory_file import MemoryFile
 
 
@@ -37,7 +38,11 @@ class PartialDatapoint(NamedTuple):
 
 
 def read_partial(folder: Folder) -> PartialDatapoint | None:
-    """Returns the partial datapoint of a local folder; None without an open episode."""
+    """Returns the partial datapoint of a local folder; None without an open episode.
+
+    Raises:
+        CorruptError: The journal is invalid.
+    """
     if not folder.has(JOURNAL):
         return None
     schema = folder.layout().schema
@@ -45,6 +50,9 @@ def read_partial(folder: Folder) -> PartialDatapoint | None:
     counts = read_open(folder.store, folder.store.join(folder.path, JOURNAL), len(bags))
     if counts is None:
         return None
+    if max(counts.flushed) > MISSING:
+        detail = f'{JOURNAL}: expected fewer than {MISSING} records of a bag, got {max(counts.flushed)}'
+        raise CorruptError(folder.path, None, detail)
     items = {
         name: (before, flushed - before)
         for name, before, flushed in zip(bags, counts.before, counts.flushed, strict=True)

@@ -15,6 +15,7 @@ import pytest
 
 import bags
 from bags.bag.journal import ENTRIES, ENTRIES_OFFSET, entry_size
+from bags.bag.unsynced_digest import pack_numbers
 from bags.dataset.writing import writer as writer_module
 from tests.dataset.writing.killed import leave_open
 
@@ -362,3 +363,28 @@ def test_a_damaged_journal(tmp_path):
         journal.write_bytes(damaged)
         live = bags.open(tmp_path / 'x').reopen(partial=True)
         assert [row['a'].tolist() for row in live] == [[]]
+
+
+@pytest.mark.parametrize(
+    ('before', 'flushed', 'match'),
+    [
+        (
+            [0, 0, 0],
+            [0, 2**63, 0],
+            r'expected fewer than 4294967295 .*, got 9223372036854775808',
+        ),
+        ([0, 2**64 - 2, 0], [0, 2**64 - 1, 0], r'unfinished: expected fewer than .* records'),
+        ([0, 0, 0], [0, 10, 0], r"field 'a': the records of the open episode were removed"),
+        ([0, 3, 0], [0, 2**32 - 1, 0], r"field 'a': the records of the open episode were removed"),
+        ([5, 0, 0], [5, 9, 0], r'had 5 datapoints before its open episode, now 0'),
+    ],
+)
+def test_a_journal_that_lies(tmp_path, before, flushed, match):
+    leave_episode(tmp_path / 'x', 9)
+    journal = tmp_path / 'x' / 'unfinished'
+    start = ENTRIES_OFFSET + ENTRIES * entry_size(3)
+    journal.write_bytes(journal.read_bytes()[:start] + pack_numbers(before) + pack_numbers(flushed))
+    reader = bags.open(tmp_path / 'x')
+    with pytest.raises(bags.CorruptError, match=match):
+        reader.reopen(partial=True)
+    assert len(reader.reopen()) == 0
