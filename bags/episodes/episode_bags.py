@@ -10,11 +10,9 @@ are encoded: as in `keep_partial`, fields with times are cut to the shortest.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from bags.bag.journal import Journal
 from bags.bag.open import open_bag
@@ -226,25 +224,26 @@ class EpisodeBags:
         An item has one time; a video has one time for each frame, and is kept or removed as a whole.
         """
         for names in self._tied:
-            # The number of times of the first n records, for each n.
             ends = {name: self._times_of(name, counts[name]) for name in names}
-            shortest, before = min(int(totals[-1]) for totals in ends.values()), -1
+            shortest = min(counts[name] if totals is None else totals[-1] for name, totals in ends.items())
+            videos, before = {name: totals for name, totals in ends.items() if totals is not None}, -1
             while shortest != before:
                 before = shortest
-                for totals in ends.values():
-                    shortest = min(shortest, int(totals[totals <= shortest][-1]))
+                for totals in videos.values():
+                    shortest = totals[bisect_right(totals, shortest) - 1]
             for name in names:
-                counts[name] = int((ends[name] <= shortest).nonzero()[0][-1])
+                counts[name] = bisect_right(videos[name], shortest) - 1 if name in videos else shortest
 
-    def _times_of(self, name: str, count: int) -> npt.NDArray[np.int64]:
-        """Returns the number of times of the first n of `count` flushed records, int64 (count + 1,).
+    def _times_of(self, name: str, count: int) -> list[int] | None:
+        """Returns the number of times of the first n of `count` flushed records, for each n up to `count`.
 
-        The frames of a record are counted once.
+        None if each record has one time. The frames of a record are counted once. At a video that cannot be
+        read, the list ends.
         """
         field, field_type = self._fields[name], self.schema[name]
         open_frames = frames_of(field_type.format)
         if open_frames is None or field.path.endswith(LINKED[0]):
-            return np.arange(count + 1)
+            return None
         totals = self._time_counts.setdefault(name, [0])
         if count >= len(totals):
             bag = open_bag(self._store, field.path, ReaderOptions())
@@ -254,7 +253,7 @@ class EpisodeBags:
                     totals.append(totals[-1] + len(open_frames(record, *field_type.args)))
                 except (BagsError, ValueError):
                     break  # This and later videos are cut off.
-        return np.array(totals[: count + 1], np.int64)
+        return totals[: count + 1]
 
 
 def _tied_fields(schema: Schema, metadata: Metadata) -> list[list[str]]:
