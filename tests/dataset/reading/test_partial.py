@@ -140,6 +140,14 @@ def test_frames_are_there_once_they_are_encoded_with_their_times(tmp_path, write
         assert live['front_time'].tolist() == [index / 30 for index in range(len(numbers))]
         assert len(numbers) >= counts[-1]
         counts.append(len(numbers))
+        if len(numbers) > counts[-2] > 0:
+            reader_now = reader.reopen(partial=True)
+            stream = reader_now.stream(1, 'front')
+            assert len(stream) == len(reader_now[1, 'front_time']['front_time'])
+            assert stream.times.tolist() == reader_now[1, 'front_time']['front_time'].tolist()
+            assert int(stream[-1][0, 0, 0]) == len(stream) - 1
+            assert reader_now.lengths('front', of='elements').tolist() == [0, len(stream)]
+            assert reader_now.durations('front')[1] >= stream.times[-1]
     assert counts[-1] >= 3
     episode.discard()
 
