@@ -110,7 +110,7 @@ class StreamField(Shareable):
         return self._known.type
 
     holds_counts = False
-    """Whether the numbers of items of all datapoints are read at once, and kept: as windows use them often."""
+    """Whether the numbers of items of all datapoints are read at once and kept: windows use them often."""
 
     # What the elements are.
 
