@@ -240,7 +240,7 @@ def _frames(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
         return map_concurrently(lambda row: read_value(field, *row, items), list(rows), field.bag.is_remote)
     frames_of_rows: list[Any] = [None] * len(firsts)
     assert isinstance(items, PerRowItems)
-    starts = np.cumsum(items.counts) - items.counts
+    starts, listed = np.cumsum(items.counts) - items.counts, items.listed
     order = np.lexsort((counts, firsts))
     differs = (np.diff(firsts[order]) != 0) | (np.diff(counts[order]) != 0)
     values = np.split(order, np.flatnonzero(differs) + 1) if len(order) else []
@@ -258,7 +258,11 @@ def _frames(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
                     start = int(items.starts[row]) - low if items.counts[row] else 0
                     frames_of_rows[row] = frames[start : start + int(items.counts[row])].copy()
                 return
-        numbers = items.numbers[concat_ranges(starts[rows], lengths)]
+        if items.starts is not None:
+            numbers = concat_ranges(items.starts[rows], lengths)
+        else:
+            assert listed is not None
+            numbers = listed[concat_ranges(starts[rows], lengths)]
         frames = read_value(field, first, count, FrameSelection(numbers))
         if frames is None:
             return

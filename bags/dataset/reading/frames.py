@@ -99,7 +99,10 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str, eleme
         raise TypeError(f'expected a list of integer {element} numbers, got {detail}')
     if not len(numbers):
         return numbers.astype(np.int64)
-    total = count(None if int(numbers.min()) < 0 else int(numbers.max()) + 1)
+    low, high = int(numbers.min()), int(numbers.max())
+    total = count(None if low < 0 else high + 1)
+    if low >= 0 and high < total:
+        return numbers.astype(np.int64, copy=False)
     # Checked before the conversion, which makes large unsigned numbers negative.
     wrong = numbers[(numbers < -total) | (numbers >= total)]
     if len(wrong):
@@ -146,20 +149,21 @@ class JoinedFrames:
             Exception: The error of a truncated record, if its missing frames are needed.
         """
         while True:
-            ends = self.ends()
-            count, cut = (int(ends[-1]), self._known[len(ends) - 1][1]) if len(ends) else (0, None)
-            if stop is not None and len(ends) and count >= stop:
+            known = list(self._known)
+            lengths = [length for length, _ in known]
+            count, cut = sum(lengths), known[-1][1] if known else None
+            if stop is not None and known and count >= stop:
                 return count
             if cut:
                 raise cut
-            if len(ends) == self._records:
+            if len(known) == self._records:
                 return count
             # Assumes that later records are not longer than the longest known record.
-            more = self._records - len(ends)
+            more = self._records - len(known)
             if stop is not None:
-                longest = int(np.diff(ends, prepend=0).max()) if len(ends) else stop
+                longest = max(lengths, default=stop)
                 more = min(more, max(1, -(-(stop - count) // max(1, longest))))
-            self._find_lengths(len(ends), more)
+            self._find_lengths(len(known), more)
 
     def _find_lengths(self, first: int, count: int) -> None:
         """Finds the lengths of records, up to a damaged one; concurrently in a remote dataset."""
