@@ -24,6 +24,8 @@ from benchmarks.timing import Candidate, time_interleaved
 SECONDS, SIZE, BATCH = 10, 256, 64
 EPISODES = {'array(uint8,256,256,3)[]': 4, 'jpeg[]': 20, 'video(30)': 20}
 """By the type of frames."""
+EVENT_RECORDS, EVENTS = 10, 20_000
+"""Records of events, and the events of each, in four seconds."""
 FACTS = {'fields': {'camera': {'rate': 30}, 'state': {'rate': 200}, 'action': {'rate': 50}}}
 FLOORS = {'by hand': 0.8, 'lerobot': 2.0}
 
@@ -108,6 +110,73 @@ def beside_hand(output, folder, quick):
         compare(output, f'{BATCH} windows, frames of {kind}', made, places, quick)
 
 
+class EventFrames:
+    """The events of a record as elements that are read on their own."""
+
+    def __init__(self, record):
+        self.events = np.frombuffer(record.open().read(), '<f8').reshape(-1, 2)
+
+    def __len__(self):
+        return len(self.events)
+
+    def __getitem__(self, numbers):
+        return self.events[numbers]
+
+    @property
+    def timestamps(self):
+        return self.events[:, 0]
+
+
+def decode_events(data):
+    return np.frombuffer(data, '<f8').reshape(-1, 2)
+
+
+decode_events.frames = EventFrames
+
+
+def beside_sliced_events(output, folder, quick):
+    """Prints a table for windows of events in the records of one's own type, in order and at random."""
+    path = folder / 'events'
+    encoders = {**bags.encoders, 'events': lambda events: np.asarray(events, '<f8').tobytes()}
+    spec, facts = {'events': 'events', 'mark': 'int(8)[]'}, {'fields': {'mark': {'rate': 50}}}
+    records = []
+    with bags.DatasetWriter(path, spec, metadata=facts, encoders=encoders) as writer:
+        for index in range(EVENT_RECORDS):
+            times = np.unique(np.random.default_rng(index).uniform(0, 4, EVENTS))
+            records.append(np.stack([times, np.arange(len(times))], 1))
+            writer.append({'events': records[-1], 'mark': range(200)})
+    windows = bags.open(path, decoders={**bags.decoders, 'events': decode_events}).windows(
+        every='mark', events=bags.between(-0.05, 0.0)
+    )
+
+    def by_hand(indices):
+        found = []
+        for index in indices:
+            row, mark = divmod(index, 200)
+            events, time = records[row], mark / 50
+            low, high = np.searchsorted(events[:, 0], [time - 0.05 - 1e-6, time - 1e-6])
+            found.append(events[low:high].copy())
+        return found
+
+    def in_view(indices):
+        return windows.batch(indices, 'events')['events']
+
+    orders = {
+        'in order': list(range(len(windows))),
+        'at random': np.random.default_rng(1).permutation(len(windows)).tolist(),
+    }
+    for order, places in orders.items():
+        for ours, other in zip(in_view(places[:BATCH]), by_hand(places[:BATCH]), strict=True):
+            if not np.array_equal(ours, other):
+                raise AssertionError(f'events {order}: expected equal windows')
+        starts = range(0, len(places) - BATCH, BATCH)
+        batches = itertools.cycle([places[start : start + BATCH] for start in starts])
+        made = {'bags': in_view, 'decoded records, sliced': by_hand}
+        candidates = {name: Candidate(each, BATCH, before=batches.__next__) for name, each in made.items()}
+        timings = time_interleaved(candidates, seconds=2 if quick else 8, min_rounds=5)
+        output.compare(f'{BATCH} windows of events, {order}', timings, 'bags', {})
+
+
 def beside_lerobot(output, folder, quick):
     """Prints a table, or which requirement is missing."""
     python = os.environ.get('LEROBOT_PYTHON')
@@ -140,4 +209,5 @@ def main(output, *, quick):
     """Prints the tables."""
     with tempfile.TemporaryDirectory() as folder:
         beside_hand(output, Path(folder), quick)
+        beside_sliced_events(output, Path(folder), quick)
         beside_lerobot(output, Path(folder), quick)
