@@ -96,7 +96,9 @@ class StreamField(Shareable):
         self.dataset, self.name = dataset, name
         self._field_type = dataset.schema[name]
         self._times = times
-        self._facts = [self._facts_of(origin) for origin in dataset.field_origins(name)]
+        origins = dataset.field_origins(name)
+        self._are_windows = any(isinstance(origin.dataset, WindowsView) for origin in origins)
+        self._facts = [self._facts_of(origin) for origin in origins]
         known = dataset.known_elements.get(name) if times is None else None
         if known is None:
             known = KnownElements(self._element_type(), len(dataset))
@@ -115,7 +117,7 @@ class StreamField(Shareable):
     # What the elements are.
 
     def _facts_of(self, origin: FieldOrigin) -> StreamFacts:
-        if isinstance(origin.dataset, WindowsView):
+        if isinstance(origin.dataset, WindowsView) and self._times is None:
             return StreamFacts(None, None, None, 1.0, None, origin.dataset, origin.field)
         facts: Mapping[str, Any] = origin.facts
         check_facts(self.name, facts)
@@ -149,7 +151,7 @@ class StreamField(Shareable):
 
     def _element_type(self) -> ElementType:
         field_type, dataset = self._field_type, self.dataset
-        if any(facts.windows is not None for facts in self._facts):
+        if self._are_windows:
             return 'items' if field_type.sequence else 'rows'
         is_sound = field_type.format in AUDIO_FORMATS
         if not is_sound and not dataset.has_frames(self.name):
@@ -270,7 +272,7 @@ class StreamField(Shareable):
 
     def _row_counts(self, rows: Int64s) -> Int64s:
         """Returns the number of rows of arrays: from the sizes of their records, if these are known."""
-        if any(facts.windows is not None for facts in self._facts):
+        if self._are_windows:
             return self.dataset.item_counts(rows, self.name)
         fixed = array_type(*self._field_type.args)
         assert fixed is not None
