@@ -28,6 +28,7 @@ def view(
     *,
     height: int = 720,
     port: int = 0,
+    follow: bool = False,
     trust_links: PermittedPaths = (),
     filesystem: Any = None,
     storage_options: Mapping[str, Any] | None = None,
@@ -43,11 +44,13 @@ def view(
         index: The datapoint to show; None for the grid, or for the first datapoints of a view.
         height: Height of the page, in pixels.
         port: Port of the server; 0 for a free one.
+        follow: Whether the page shows episodes of a local dataset while they are recorded.
         trust_links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
         FileNotFoundError: The path has no dataset, or the page is not built.
         IndexError: The datapoint does not exist.
+        ValueError: With `follow`, the dataset is remote, or a view.
 
     Example:
         `bags.view('episodes', 7)` as the last line of a cell.
@@ -57,17 +60,24 @@ def view(
     """
     if isinstance(dataset, str | os.PathLike):
         server = ViewServer(
-            dataset, port, trust_links=trust_links, filesystem=filesystem, storage_options=storage_options
+            dataset,
+            port,
+            follow=follow,
+            trust_links=trust_links,
+            filesystem=filesystem,
+            storage_options=storage_options,
         )
         return DatasetPage(server, None if index is None else index.__index__(), height)
     number = None if index is None else check_index(index, len(dataset))
-    if (of_reader := _server_of(dataset, port)) is not None:
+    if (of_reader := _server_of(dataset, port, follow)) is not None:
         return DatasetPage(of_reader, number, height)
+    if follow:
+        raise ValueError(f'view: follow: expected a dataset in a local folder, got {dataset!r}')
     rows = range(min(TABLE_ROWS, len(dataset))) if number is None else [number]
     return DatapointTable(dataset, list(rows))
 
 
-def _server_of(dataset: Dataset, port: int) -> ViewServer | None:
+def _server_of(dataset: Dataset, port: int, follow: bool) -> ViewServer | None:
     """Returns a server for the folder of a reader; None for a view, or a reader of only some shards."""
     if isinstance(dataset, DatasetReader):
         folder = dataset.folder
@@ -79,7 +89,11 @@ def _server_of(dataset: Dataset, port: int) -> ViewServer | None:
         return None
     options: Any = folder.options
     return ViewServer(
-        location, port, trust_links=options.trust_links, storage_options=options.storage_options
+        location,
+        port,
+        follow=follow,
+        trust_links=options.trust_links,
+        storage_options=options.storage_options,
     )
 
 
