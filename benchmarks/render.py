@@ -293,6 +293,17 @@ def windows(result: Result) -> list[str]:
     })  # fmt: skip
 
 
+def durations(result: Result) -> list[str]:
+    """Returns the time of each call, and the requests and bytes for each record that is remote."""
+    rows = {}
+    for title, found in result['tables'].items():
+        median = found['cells']['bags']['median']
+        seconds = found.get('seconds', median)  # A million records: microseconds for each.
+        remote = [f'{found[name]:.3g}' if name in found else '' for name in ('requests', 'bytes')]
+        rows[title] = [f'{seconds:.2g} s', *remote]
+    return markdown(['time', 'requests a record', 'bytes a record'], rows)
+
+
 SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'headline': ('datasets', headline),
     'summary': ('datasets', summary),
@@ -307,6 +318,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'audio': ('audio', audio),
     'imports': ('imports', imports),
     'windows': ('windows', windows),
+    'durations': ('durations', durations),
     'durability': ('durability', durability),
     'links': ('links', links),
     'linking': ('linking', linking),
