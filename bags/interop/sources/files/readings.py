@@ -77,10 +77,12 @@ class Reading(NamedTuple):
 
     def paths(self) -> set[str]:
         """Returns the files that are read."""
-        paths = {*self.metadata.tables, *(self.classes.files if self.classes else ())}
+        paths = set(self.classes.files if self.classes else ())
         for _, files in self.groups:
             for file in files.values():
                 paths.update(file if isinstance(file, list) else (file,))
+        if not paths.isdisjoint(self.metadata.rows):  # Else the tables only have rows of other files.
+            paths.update(self.metadata.tables)
         return paths
 
 

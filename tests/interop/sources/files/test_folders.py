@@ -839,3 +839,12 @@ def test_a_table_without_rows_is_named(tmp_path):
     done = bags.convert(source, tmp_path / 'out')
     assert done.spec == {'__key__': 'utf8', 'txt': 'utf8'}
     assert any(note.endswith('in/metadata.csv: has no rows') for note in done.notes)
+
+
+def test_a_table_of_files_that_are_left_out_is_named(tmp_path):
+    files = {f'{folder}/{number}.{folder}': b'1' for folder in ('txt', 'bin') for number in range(3)}
+    table = {'other/x.txt': b'x', 'other/metadata.csv': b'file_name,score\nx.txt,1\n'}
+    source = make(tmp_path / 'in', files | table)
+    done = bags.convert(source, tmp_path / 'out', layout='fields')
+    assert done.spec == {'__key__': 'utf8', 'bin': 'bytes', 'txt': 'utf8'}
+    assert done.notes[0].endswith("2 left out: 'other/metadata.csv', 'other/x.txt'")
