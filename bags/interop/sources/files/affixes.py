@@ -56,6 +56,11 @@ _OF_AFFIXES = _OF_FIELDS | {
     'skeleton', 'thumb', 'thumbnail', 'trimap',
 }  # fmt: skip
 """Words for what a file contains, in its name."""
+_OF_ITEMS = {
+    'audio', 'frame', 'frames', 'image', 'images', 'img', 'imgs', 'photo', 'photos', 'picture', 'pictures',
+    'sound', 'sounds', 'text', 'texts', 'video', 'videos', 'wav', 'wavs',
+}  # fmt: skip
+"""Words that number items: `cam-frame0003` is a frame of many, `a_mic2` one of the microphones."""
 _SEPARATOR = re.compile(r'[_.-]')
 _WORD = re.compile(r'[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+')
 _LETTER = re.compile('[A-Za-z]')
@@ -86,7 +91,10 @@ def is_word(affix: str) -> bool:
     """Returns whether an affix says what a file contains: `_mask`, `_gtFine_color`, `sync_depth_`."""
     text = affix.strip('_.-')
     words = _WORD.findall(text) if text[0].isalpha() else []
-    return bool(words) and words[0 if is_suffix(affix) else -1].lower() in _OF_AFFIXES
+    if not words:
+        return False
+    word = words[0 if is_suffix(affix) else -1].lower()
+    return word in _OF_AFFIXES and not (word in _OF_ITEMS and _DIGIT.search(text))
 
 
 def is_suffix(affix: str) -> bool:

@@ -105,6 +105,7 @@ def test_files_that_would_be_rows_in_halves(name, tmp_path):
 
 
 NO_PAIRS = {
+    'numbered frames': named('cam-frame{:04}.png', count=4),
     'numbers': [f'img_{n}.jpg' for n in range(9)],
     'numbers after a name': [f'{a}{n}.jpg' for a in ('cat', 'dog', 'hen') for n in ('', '_1', '_2')],
     'names': ['a_b.jpg', 'red-car.jpg', 'car.jpg', 'blue_sky.jpg', 'sky.jpg', 'cat.jpg', 'cat_sleeps.jpg'],
