@@ -166,7 +166,7 @@ class Audio(Shareable):
     @property
     def duration(self) -> float:
         """Seconds from the first sample to the end of the last."""
-        return len(self) / self.rate
+        return len(self) / self.rate if len(self) else 0.0
 
     @property
     def start(self) -> float:

@@ -15,6 +15,7 @@ from bags.indexing import offsets_of
 from bags.media.audio import Audio, AudioOptions
 from bags.media.encoders import audio_options
 from bags.media.open_audio import AnyAudioDecoder
+from bags.media.resampled import Resampled
 from bags.media.wav_reader import Samples
 from bags.streams.records import MAX_OPEN_CLIPS, FieldRecords
 
@@ -38,6 +39,10 @@ def join_audio(dataset: Dataset, index: SupportsIndex, field: str, **options: Un
         return Audio(records[0], **merged)
     track = merged.pop('track', None)
     return JoinedAudio(_RecordingsOf(records, track), **merged)
+
+
+NO_FORM = 0, 0, ''
+"""Rate, channels and layout without recordings."""
 
 
 class Recordings(Protocol):
@@ -124,7 +129,7 @@ class JoinedAudio(Audio):
     dataset is picklable. It is not one file: `tracks` raises AttributeError.
 
     Raises:
-        ValueError: On access: the recordings differ in rate or channels, or there are none.
+        ValueError: On access: the recordings differ in rate or channels.
     """
 
     is_joined: ClassVar[bool] = True
@@ -132,6 +137,9 @@ class JoinedAudio(Audio):
 
     def __init__(self, recordings: Recordings, **options: Unpack[AudioOptions]) -> None:
         super().__init__(JoinedSource(recordings), **options)
+
+    def _as_read(self, decoder: AnyAudioDecoder) -> AnyAudioDecoder | Resampled:
+        return super()._as_read(decoder) if decoder.rate else decoder  # Nothing to resample.
 
     @property
     def tracks(self) -> NoReturn:
@@ -154,16 +162,16 @@ class JoinedDecoder:
                 return decoder.length, decoder.begin, decoder.truncation, form
 
         facts = map_concurrently(describe, range(len(recordings)), recordings.is_remote)
-        forms = {form for _, _, _, form in facts}
+        forms = {form for _, _, _, form in facts} or {NO_FORM}
         if len(forms) != 1:
             layouts = ' and '.join(f'{layout} at {rate} Hz' for rate, _, layout in sorted(forms))
-            raise ValueError(f'expected recordings of one rate and layout, got {layouts or "none"}')
+            raise ValueError(f'expected recordings of one rate and layout, got {layouts}')
         self.rate, self.channels, self.layout = forms.pop()
         cut = next((number for number, fact in enumerate(facts) if fact[2]), len(facts))
         self.truncation = facts[cut][2] if cut < len(facts) else None
         self._lengths = np.array([length for length, _, _, _ in facts[: cut + 1]], np.int64)
         limits = recordings.limits()
-        if limits is None:
+        if limits is None or not facts:
             self._starts, self._offsets = offsets_of(self._lengths), np.zeros(len(self._lengths), np.int64)
         else:
             begins = np.array([begin for _, begin, _, _ in facts])

@@ -75,9 +75,13 @@ def test_recordings_that_do_not_join(tmp_path):
         for clips in ([(SAMPLES, RATE), (SAMPLES, 8000)], [(SAMPLES, RATE), (SAMPLES[:, :1], RATE)], []):
             writer.append({'sound': clips, 'text': ''})
     dataset = bags.open(tmp_path / 'x')
-    for index, message in enumerate(['stereo at 8000 Hz and stereo', 'mono at 16000', 'got none']):
+    for index, message in enumerate(['stereo at 8000 Hz and stereo', 'mono at 16000']):
         with pytest.raises(ValueError, match=f"field 'sound': expected recordings of one rate .*{message}"):
             len(join_audio(dataset, index, 'sound'))
+    for options in ({}, {'rate': 8000, 'channels': 1}):
+        empty = join_audio(dataset, 2, 'sound', **options)
+        assert (len(empty), empty.duration, empty[:].size, empty.times.size) == (0, 0, 0, 0)
+        assert empty.between(0, 1).size == 0
     with pytest.raises(TypeError, match="field 'text' of type utf8: expected a type of recordings"):
         join_audio(dataset, 0, 'text')
     with pytest.raises(IndexError):
