@@ -15,12 +15,13 @@ from __future__ import annotations
 import json
 import math
 import re
+import warnings
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from bags.bag.checksums import checksums_name
 from bags.dataset.format.json_files import check_json, check_no_lfs_pointer
-from bags.dataset.format.registry import decoders
+from bags.dataset.format.registry import AUDIO_FORMATS, INTEGER_FORMATS, VIDEO_FORMATS, are_pictures, decoders
 from bags.dataset.format.spec import Schema
 from bags.errors import CorruptError
 from bags.storage import Store
@@ -30,6 +31,11 @@ STATISTICS = 'statistics.json'
 """Statistics of the fields, which `bags.statistics` writes."""
 RENEW_STATISTICS = '`bags statistics PATH --recompute --keep` computes it again'
 MAX_METADATA_BYTES = 1 << 24
+
+TIME_FORMATS = ('float', 'array', *INTEGER_FORMATS)
+"""Formats of types whose values may be times."""
+MAX_USUAL_PICTURE_RATE = 1000
+"""Frames per second above which a rate of pictures is doubtful."""
 
 UNITS = {'s': 1.0, 'ms': 1e-3, 'us': 1e-6, 'ns': 1e-9}
 """The units of times, in seconds."""
@@ -238,6 +244,31 @@ def _check_fields(metadata: Metadata, schema: Schema) -> None:
         times = facts.get('times')
         if times is not None and not _is_sequence(times, schema):
             raise ValueError(f'metadata: field {name!r}: times: expected a sequence field, got {times!r:.80}')
+        _check_stream(name, facts, schema)
+
+
+def _check_stream(name: str, facts: Mapping[str, Any], schema: Schema) -> None:
+    """Checks the facts of a stream against the types of its fields.
+
+    Raises:
+        ValueError: The facts cannot hold.
+    """
+    field_type, times = schema[name], facts.get('times')
+    where = f'metadata: field {name!r} of type {field_type.text}'
+    if times is not None and (times == name or schema[times].format not in TIME_FORMATS):
+        raise ValueError(f'{where}: times: expected a sequence of numbers, got {times!r}')
+    is_media = field_type.format in (*VIDEO_FORMATS, *AUDIO_FORMATS)
+    if 'elements' in facts and is_media and not field_type.sequence:
+        raise ValueError(f"{where}: elements: expected a sequence of clips or recordings for 'items'")
+    rate = facts.get('rate', 0)
+    is_picture = field_type.format in VIDEO_FORMATS or are_pictures(field_type.format, field_type.args)
+    if is_picture and rate > MAX_USUAL_PICTURE_RATE:
+        warnings.warn(
+            f'{where}: rate {rate:g}: frames per second are expected, and more than '
+            f'{MAX_USUAL_PICTURE_RATE} are rare',
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def check_facts(name: str, facts: Any) -> None:

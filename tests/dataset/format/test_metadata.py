@@ -128,3 +128,28 @@ def test_damaged_metadata(tmp_path, data):
     with pytest.raises(CorruptError, match=r'metadata\.json'):
         _ = reader.metadata
     assert [finding.path for finding in bags.verify(path)] == [str(path / 'metadata.json')]
+
+
+@pytest.mark.parametrize(
+    ('field', 'facts', 'text'),
+    [
+        ('cam', {'times': 'words'}, 'times: expected a sequence of numbers'),
+        ('cam', {'times': 'cam'}, 'times: expected a sequence of numbers'),
+        ('film', {'elements': 'items'}, 'elements: expected a sequence of clips or recordings'),
+        ('cam', {'elements': 'frames'}, "elements: expected 'items'"),
+    ],
+)
+def test_facts_that_contradict_the_types(tmp_path, field, facts, text):
+    spec = {'cam': 'mp4[]', 'film': 'video', 'words': 'utf8[]'}
+    with pytest.raises(ValueError, match=f"field '{field}'.*{text}"):
+        bags.DatasetWriter(tmp_path / 'd', spec, metadata={'fields': {field: facts}})
+    bags.DatasetWriter(tmp_path / 'd', spec).close()
+    with pytest.raises(ValueError, match=f"field '{field}'.*{text}"):
+        bags.set_metadata(tmp_path / 'd', {'fields': {field: facts}})
+
+
+def test_doubtful_rates_of_pictures(tmp_path):
+    facts = {'fields': {'cam': {'rate': 30_000}, 'state': {'rate': 30_000}}}
+    with pytest.warns(RuntimeWarning, match=r"field 'cam' of type jpeg\[\]: rate 30000") as caught:
+        bags.DatasetWriter(tmp_path / 'd', {'cam': 'jpeg[]', 'state': 'float(4)[]'}, metadata=facts).close()
+    assert not any('state' in str(each.message) for each in caught)
