@@ -15,6 +15,7 @@ from bags.indexing import as_indices
 from bags.lerobot.metadata import LeRobotMetadata
 from bags.lerobot.samples import FrameSamples
 from bags.validation import with_advice
+from bags.views.windows.grid import Gaps, GridFill, grid_options
 
 
 @with_advice
@@ -26,6 +27,11 @@ def dataset(
     episodes: Iterable[int] | None = None,
     tolerance_s: float = 1e-4,
     return_uint8: bool = False,
+    every: str | None = None,
+    fps: float | None = None,
+    fill: GridFill = 'previous',
+    gap: float | None = None,
+    gaps: Gaps = 'raise',
     **options: Unpack[OpenOptions],
 ) -> FrameDataset:
     """Opens a dataset with the interface of LeRobot: an item is a frame, with windows around it.
@@ -43,6 +49,8 @@ def dataset(
             dataset.
         tolerance_s: Maximum distance of an offset from a multiple of `1 / fps`, in seconds.
         return_uint8: Keep video frames as uint8, which takes a quarter of the memory.
+        every, fps, fill, gap, gaps: As in `bags.export`: streams of any rates are sampled at the times of the
+            export, without one.
         **options: As in `bags.open`, such as `trust_links` for a dataset that links to its source.
 
     Returns:
@@ -66,7 +74,7 @@ def dataset(
     """
     opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, **options)
     return FrameDataset(
-        LeRobotMetadata(opened),
+        LeRobotMetadata(opened, grid_options(every, fps, fill, gap, gaps)),
         delta_timestamps=delta_timestamps,
         image_transforms=image_transforms,
         episodes=episodes,

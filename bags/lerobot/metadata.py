@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
@@ -12,9 +13,18 @@ from bags.dataset.base import Dataset
 from bags.dataset.reading.selection import frames
 from bags.indexing import Int64s, offsets_of
 from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS
-from bags.interop.targets.lerobot_features import COUNTERS, TASKS, feature_of, fps_of, statistics_of, tasks_of
+from bags.interop.targets.lerobot_features import (
+    COUNTERS,
+    TASKS,
+    feature_of,
+    fps_of,
+    grid_features,
+    statistics_of,
+    tasks_of,
+)
 from bags.interop.targets.lerobot_meta import COUNTED
 from bags.validation import import_optional
+from bags.views.windows.grid import GridOptions
 
 CAMERAS = 'video', 'image'
 
@@ -26,19 +36,28 @@ class LeRobotMetadata:
 
     Args:
         dataset: The dataset, whose datapoints are episodes.
+        options: The times at which streams are sampled. Default: fields have an item for each frame.
 
     Raises:
         TypeError: LeRobot has no feature for a field.
         ValueError: The metadata has no frame rate, or the sequences of an episode differ in length.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(self, dataset: Dataset, options: GridOptions | None = None) -> None:
+        self.dataset = dataset
+        self.robot_type: str | None = dataset.metadata.get('robot_type')
+        self.grid = None
+        """The view of the times at which streams are sampled, if they are."""
+        if options is not None:
+            sampled = grid_features(dataset, list(dataset.schema), options, 'lerobot')
+            self._fields, self.grid, self.fps = sampled.features, sampled.grid, sampled.grid.rate
+            self.task_field, self._classes = sampled.task_field, tasks_of(dataset, ())[1]
+            self.offsets = sampled.grid.offsets
+            return
         left_out = (*COUNTERS[:3], KEY, WRITTEN_EXTENSIONS)
         names = [name for name in dataset.schema if name not in left_out]
         self._fields = {name: feature_of(name, dataset, 'lerobot') for name in names}
-        self.dataset = dataset
         self.fps = fps_of(dataset, self._fields, 'lerobot')
-        self.robot_type: str | None = dataset.metadata.get('robot_type')
         self.task_field, self._classes = tasks_of(dataset, self._fields)
         self.offsets = offsets_of(self._lengths())
         """The number of frames before each episode, followed by the total."""
@@ -88,6 +107,9 @@ class LeRobotMetadata:
 
     def _shape(self, name: str) -> tuple[int, ...]:
         """Returns the shape of the first frame of a camera."""
+        if self.grid is not None:
+            (frame,) = self.grid.sampled_values([name], np.zeros(1, np.int64))[name]
+            return (*frame.shape, 1)[:3]
         is_video = self._fields[name]['dtype'] == 'video'
         (frame,) = self.dataset[0, {name: frames([0]) if is_video else [0]}][name]
         return (*frame.shape, 1)[:3]
@@ -104,7 +126,8 @@ class LeRobotMetadata:
             if stats := facts.get(name, {}).get('stats'):
                 all_stats[name] = stats
         missing = [name for name in self._fields if name not in all_stats and name not in COUNTED]
-        all_stats |= statistics_of(self.dataset, {n: self.features[n] for n in missing if n in self.features})
+        features = {name: self.features[name] for name in missing if name in self.features}
+        all_stats |= statistics_of(self.dataset, features, self.grid)
         return {
             name: {key: np.array(value) for key, value in stats.items()} for name, stats in all_stats.items()
         }
@@ -122,7 +145,7 @@ class LeRobotMetadata:
             return [''], [np.zeros(1, np.int64)] * count
         number_of: dict[str, int] = {}
         numbers = []
-        for index, value in enumerate(self.dataset.batch(range(count), self.task_field)[self.task_field]):
+        for index, value in enumerate(self._task_values(self.task_field)):
             texts = [value] if isinstance(value, str) else list(value)
             length = int(self.offsets[index + 1] - self.offsets[index])
             if len(texts) not in (1, length):
@@ -132,6 +155,13 @@ class LeRobotMetadata:
                 )
             numbers.append(np.array([number_of.setdefault(text, len(number_of)) for text in texts], np.int64))
         return list(number_of), numbers
+
+    def _task_values(self, field: str) -> list[Any]:
+        """Returns the value of a field of tasks in each episode."""
+        if self.grid is None or field not in self._fields:
+            return list(self.dataset.batch(range(len(self.dataset)), field)[field])
+        values = self.grid.sampled_values([field], np.arange(self.total_frames))[field]
+        return [values[start:stop] for start, stop in itertools.pairwise(self.offsets.tolist())]
 
     @property
     def task_names(self) -> list[str]:
@@ -155,9 +185,9 @@ class LeRobotMetadata:
             return [
                 [names[number] for number in dict.fromkeys(frame_tasks.tolist())] for frame_tasks in numbers
             ]
-        if 'tasks' in self.dataset.schema:
+        if 'tasks' in self.dataset.schema and self.grid is None:
             return [list(tasks) for tasks in self.dataset.batch(every, 'tasks')['tasks']]
-        task_columns = self.dataset.batch(every, 'task_index')['task_index']
+        task_columns = [np.asarray(numbers) for numbers in self._task_values('task_index')]
         return [
             [self._classes[number] for number in dict.fromkeys(frame_tasks.tolist())]
             for frame_tasks in task_columns

@@ -13,6 +13,7 @@ from bags.dataset.reading.selection import PerRowItems, Selection
 from bags.indexing import Int64s
 from bags.lerobot.metadata import CAMERAS, LeRobotMetadata
 from bags.validation import import_optional, no_field
+from bags.views.windows.grid import Grid
 
 NOW = np.zeros(1, np.int64)
 LEROBOT_DTYPES = {'f': 'float32', 'i': 'int64', 'u': 'int64', 'b': 'bool'}
@@ -91,6 +92,10 @@ class FrameSamples:
             inside[name] = frames.clip(0, last[:, None])
             if name in offsets:
                 pads[name] = frames != inside[name]
+        columns: dict[str, Any]
+        if meta.grid is not None:
+            columns = self._counted(inside, rows, firsts) | self._sampled(meta.grid, inside, firsts)
+            return [self._item(index, rows, steps, columns, pads) for index in range(len(rows))]
         selection: Selection = {
             name: PerRowItems(
                 None,
@@ -103,12 +108,26 @@ class FrameSamples:
             and name != 'episode_index'
             and (name != 'task_index' or meta.task_field == name)
         }
-        columns: dict[str, Any] = meta.dataset.read_selection(rows, selection, read_column)
+        columns = meta.dataset.read_selection(rows, selection, read_column)
         for name, column in columns.items():
             if isinstance(column, Ragged):
                 columns[name] = column.values.reshape(*inside[name].shape, *column.values.shape[1:])
         columns = self._counted(inside, rows, firsts) | columns
         return [self._item(index, rows, steps, columns, pads) for index in range(len(rows))]
+
+    def _sampled(self, grid: Grid, inside: Mapping[str, Int64s], firsts: Int64s) -> dict[str, Any]:
+        """Reads the features at the times of a grid; those at the same times together."""
+        names_by_times: dict[bytes, list[str]] = {}
+        for name, positions in inside.items():
+            if name in grid.schema and (name != 'task_index' or self._meta.task_field == name):
+                names_by_times.setdefault(positions.tobytes(), []).append(name)
+        columns: dict[str, Any] = {}
+        for names in names_by_times.values():
+            positions = inside[names[0]]
+            count = positions.shape[1]
+            for name, values in grid.sampled_values(names, (positions + firsts[:, None]).ravel()).items():
+                columns[name] = [values[start : start + count] for start in range(0, len(values), count)]
+        return columns
 
     def _counted(self, inside: Mapping[str, Int64s], rows: Int64s, firsts: Int64s) -> dict[str, Any]:
         """Computes the features that count frames and episodes, for a dataset that does not store them."""
@@ -160,6 +179,9 @@ class FrameSamples:
         if self._meta.task_field != 'task_index':
             return int(self._meta.task_numbers(rows[index : index + 1], steps[index : index + 1, None])[0, 0])
         row, step = int(rows[index]), int(steps[index])
+        if self._meta.grid is not None:
+            number = self._meta.offsets[row : row + 1] + step
+            return int(self._meta.grid.sampled_values(['task_index'], number)['task_index'][0])
         return int(self._meta.dataset[row, {'task_index': [step]}]['task_index'][0])
 
     def _pictures(self, torch: Any, name: str, values: Any, is_video: bool) -> Any:

@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from typing import Any, BinaryIO, Self
 
@@ -26,6 +26,9 @@ from bags.storage.range_file import BorrowedFile
 
 MP4_CODECS = {'h264', 'hevc', 'vp9', 'av1', 'mpeg4', 'mjpeg'}
 """Codecs that MP4 supports and that have one frame per packet."""
+
+FRAME_TICKS = 512
+"""Ticks of a frame in a file of joined clips, as in files of libavformat: 15,360 a second at 30 Hz."""
 
 HEADER_CODECS = {'h264', 'hevc', 'av1'}
 """Codecs whose header in an MP4 is sufficient to write a new header. VP9 also needs the first packets."""
@@ -230,6 +233,11 @@ class FrameCopier:
         container = open_container(file, packets.name)
         return container, container.streams[packets.stream if header is None else 0]
 
+    @property
+    def template(self) -> Any:
+        """The stream of the video in a container, the template of new streams; until the copier is closed."""
+        return self._template[1]
+
     def __enter__(self) -> Self:
         return self
 
@@ -263,12 +271,48 @@ class FrameCopier:
         begin = int(timeline.ticks[start])
         if length is None:
             length = (int(timeline.ticks[stop]) if stop < len(timeline) else timeline.end) - begin
-        data = _write_packets(packets, timeline.ticks[frames], begin, length, self._template[1])
+        data = _write_packets(packets, timeline.ticks[frames], begin, length, self.template)
         _check_frames(io.BytesIO(data), stop - start)
         return data
 
 
-def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, stream: Any) -> bytes:
+def join_clips(clips: Sequence[VideoDecoder], fps: Fraction) -> bytes:
+    """Copies the packets of consecutive videos to one MP4, whose frame k is presented at k / fps.
+
+    The MP4 is opened and its first frame is decoded before it is returned.
+
+    Raises:
+        ValueError: A video cannot be copied, or the videos differ in their codec, size or header.
+    """
+    kinds = []
+    for number, clip in enumerate(clips):
+        codec, obstacle = copy_obstacle(clip)
+        if obstacle := obstacle or clip.timeline.truncation:
+            raise ValueError(f'clip {number} cannot be copied: {obstacle}')
+        context = clip.packets.new_context()
+        kinds.append((codec, context.width, context.height, bytes(context.extradata or b'')))
+        if kinds[0] != kinds[-1]:
+            raise ValueError(f'clip {number} cannot be joined: its codec, size or header differs from clip 0')
+    packets, frames = [], []
+    first = 0
+    for clip in clips:
+        packets += list(clip.packets.read(0, len(clip.timeline.frame_of_packet)))
+        frames.append(clip.timeline.frame_of_packet + first)
+        first += len(clip.timeline)
+    for packet in packets:
+        packet.time_base = 1 / (fps * FRAME_TICKS)
+    times = np.concatenate(frames) * FRAME_TICKS
+    with FrameCopier(clips[0]) as copier:
+        data = _write_packets(
+            packets, times, 0, first * FRAME_TICKS, copier.template, 1 / (fps * FRAME_TICKS)
+        )
+    _check_frames(io.BytesIO(data), first)
+    return data
+
+
+def _write_packets(
+    packets: list[Any], times: Int64s, begin: int, length: int, stream: Any, time_base: Fraction | None = None
+) -> bytes:
     """Writes packets to an MP4.
 
     Args:
@@ -277,6 +321,7 @@ def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, s
         begin: The tick of the first presented frame.
         length: Ticks from `begin` to the end of the last frame.
         stream: The stream of the packets.
+        time_base: Seconds per tick in the MP4. Default: as in the stream.
     """
     shown = np.sort(times)
     until = np.append(shown[1:], max(begin + length, int(shown[-1]) + 1))
@@ -285,6 +330,8 @@ def _write_packets(packets: list[Any], times: Int64s, begin: int, length: int, s
     file = io.BytesIO()
     with import_av().open(file, 'w', format='mp4') as container:
         copy = container.add_stream_from_template(stream, opaque=True)
+        if time_base is not None:
+            copy.time_base = time_base
         for packet, time, decoding_time in zip(packets, times.tolist(), decoded.tolist(), strict=True):
             packet.duration = durations[time]
             packet.dts = decoding_time - begin

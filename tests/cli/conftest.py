@@ -58,6 +58,12 @@ def made(tmp_path_factory):
     with bags.DatasetWriter(folder / 'dataset', {'jpg': 'jpeg', 'txt': 'utf8'}) as writer:
         for index in range(3):
             writer.append({'jpg': row(index)['image'], 'txt': f'picture {index}'})
+    facts = {'fields': {'front': {'rate': 30}, 'joints': {'rate': 200}}}
+    spec = {'front': 'mp4(30)[]', 'joints': 'array(float32,2)[]', 'sound': 'flac[]'}
+    with bags.DatasetWriter(folder / 'recording', spec, metadata=facts) as writer:
+        frames = np.full((8, 32, 32, 3), 100, np.uint8)
+        sound = (np.zeros(1600, np.int16), 8000)
+        writer.append({'front': [frames], 'joints': np.zeros((60, 2), np.float32), 'sound': [sound]})
     (folder / 'photos').mkdir()
     for index in range(3):
         image = bags.encoders['jpeg'](row(index)['image'])

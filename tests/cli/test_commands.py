@@ -545,12 +545,21 @@ def test_an_export_is_replaced_and_notes_of_an_import_are_printed(work, run):
 def test_an_export_in_bags_for_lerobot(work, run):
     with bags.DatasetWriter('arm', {'state': 'float(4)[]', 'task': 'utf8'}, metadata={'fps': 10}) as writer:
         writer.append({'state': [1, 2, 3], 'task': 'wave'})
-    refused = '--storage bags: expected --format lerobot, without --key, --resume or --mode'
+    refused = '--storage bags: expected --format lerobot, without --key, --resume, --mode or --every'
     assert refused in run('export', 'arm', 'out', '--storage', 'bags', code=2).stderr
     run('export', 'arm', 'out', '--format', 'lerobot', '--storage', 'bags')
     info = json.loads((work / 'out/meta/info.json').read_text())
     assert (info['storage_format'], info['total_frames']) == ('bags', 3)
     assert bags.open(work / 'out/bags')[0]['task'] == 'wave'
+
+
+def test_a_recording_is_sampled_for_lerobot(work, run):
+    options = ('--format', 'lerobot', '--every', 'front', '--fps', '15', '--fill', 'linear', '--gap', '0.1')
+    shown = run('export', 'recording', 'out', *options).output
+    assert "field 'sound' is left out: LeRobot has no sound" in shown
+    assert "field 'front': encoded in 1 of 1 episodes; of 8 frames, 0 are repeated and 4 left out" in shown
+    assert json.loads((work / 'out/meta/info.json').read_text())['fps'] == 15
+    assert "'lerobot'" in run('export', 'recording', 'tars', '--every', 'front', code=1).stderr
 
 
 def test_files_are_linked(run, tmp_path):

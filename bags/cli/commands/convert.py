@@ -44,6 +44,8 @@ READ_AS = 'read as '
 """The beginning of the note about what an import takes files for."""
 Format = Literal['webdataset', 'files', 'parquet', 'lerobot']
 Storage = Literal['files', 'bags']
+Fill = Literal['previous', 'nearest', 'linear']
+Gaps = Literal['raise', 'end']
 
 
 def import_(
@@ -240,6 +242,28 @@ def export(
     resume: Annotated[bool, typer.Option('--resume', help='Resume an interrupted export.')] = False,
     mode: Mode = 'create',
     durability: Durability = 'close',
+    every: Annotated[
+        str | None,
+        option(
+            '--every', metavar='FIELD', help='For LeRobot: sample streams of any rates, from this field on.'
+        ),
+    ] = None,
+    fps: Annotated[
+        float | None,
+        option('--fps', metavar='F', help='Frames per second. Default: the rate of --every.'),
+    ] = None,
+    fill: Annotated[
+        Fill,
+        typer.Option(help='The value at a time between elements; linear interpolates floats.'),
+    ] = 'previous',
+    gap: Annotated[
+        float | None,
+        option('--gap', metavar='SECONDS', help='Longest time without an element of a stream.'),
+    ] = None,
+    gaps: Annotated[
+        Gaps,
+        typer.Option(help='Whether a longer time is an error, or ends the episode.'),
+    ] = 'raise',
     json: Json = False,
 ) -> None:
     """Writes a dataset as WebDataset tars, a folder of files, Parquet files, or a LeRobot dataset.
@@ -251,6 +275,8 @@ def export(
     Example: bags export dataset photos --format files --fields jpg,txt
 
     Example: bags export episodes tars --key id
+
+    Example: bags export recording arm --format lerobot --every front --fps 30
     """
     import bags
     from bags.dataset.open import open_with_known_decoders
@@ -260,9 +286,9 @@ def export(
         if key is not None:
             check_field(key, dataset.spec)
         if storage == 'bags':
-            if format != 'lerobot' or key is not None or resume or mode != 'create':
+            if format != 'lerobot' or key is not None or resume or mode != 'create' or every is not None:
                 raise UsageError(
-                    '--storage bags: expected --format lerobot, without --key, --resume or --mode'
+                    '--storage bags: expected --format lerobot, without --key, --resume, --mode or --every'
                 )
             done = bags.lerobot.export(dataset, target, fields=names, durability=durability)
         else:
@@ -276,5 +302,10 @@ def export(
                 resume=resume,
                 mode=mode,
                 durability=durability,
+                every=every,
+                fps=fps,
+                fill=fill,
+                gap=gap,
+                gaps=gaps,
             )
     answer(json, {'target': target, **facts_of(done)}, summary(target, done), *done.notes)

@@ -35,6 +35,7 @@ from bags.progress.write_result import WriteResult
 from bags.storage import Durability
 from bags.storage.urls import plain_path
 from bags.validation import one_of, positive_or_none, with_advice
+from bags.views.windows.grid import Gaps, GridFill, grid_options
 
 KEYS = ('utf8', 'int', 'uint', 'i64', 'u64')
 BATCH_BYTES = 1 << 24
@@ -65,11 +66,17 @@ def export(
     resume: bool = False,
     mode: Literal['create', 'overwrite'] = 'create',
     durability: Durability | int | Literal['none', 'close', 'flush'] = Durability.CLOSE,
+    every: str | None = None,
+    fps: float | None = None,
+    fill: GridFill = 'previous',
+    gap: float | None = None,
+    gaps: Gaps = 'raise',
 ) -> WriteResult:
     """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
 
-    With the format 'lerobot', each datapoint becomes an episode of a LeRobot dataset of version 3. The file
-    names below apply to 'webdataset' and 'files'.
+    With the format 'lerobot', each datapoint becomes an episode of a LeRobot dataset of version 3. Its fields
+    have an item for each frame, or with `every`, streams of any rates are sampled at the same times. The
+    file names below apply to 'webdataset' and 'files'.
 
     File names are `KEY.FIELD.EXTENSION`: the field `__key__`, or the index of the datapoint; the field; and
     an extension that fits the type, unless the field ends in one. Numbers become text; arrays, and sequences
@@ -98,6 +105,16 @@ def export(
         mode: 'create', or 'overwrite' to replace an earlier export in a local folder, finished or not, when
             the new one is complete.
         durability: As in `ShardedDatasetWriter`: unless 'none', local files are on disk when this returns.
+        every: For LeRobot, a field of frames or items: episodes begin at its first element at which all
+            streams have begun, and have a frame every `1 / fps` seconds, up to the end of the stream that
+            ends first. Sound, words, events, and fields without a feature are left out; the notes of the
+            result name them, and count the frames of cameras that are repeated or left out.
+        fps: Frames per second. Default: the rate of `every`, or the median of the rates of its datapoints.
+        fill: The value at a time between elements: the 'previous' one; the 'nearest' one; or 'linear'
+            interpolation for floats, with the previous one for others. Only 'previous' takes nothing from
+            after the time of a frame.
+        gap: Maximum seconds between a frame and the last element of each stream. Default: no limit.
+        gaps: Whether a longer gap is an error ('raise'), or ends the episode ('end').
 
     Raises:
         FileExistsError: The target is not empty. With `resume` or 'overwrite': it does not contain an
@@ -106,8 +123,9 @@ def export(
         SourceError: A key is not a valid file name, or two datapoints have the same key (in tars: two in a
             row); for LeRobot, sequences of a datapoint differ in length.
         TypeError: LeRobot has no feature for a field.
-        ValueError: For LeRobot, the metadata has no frame rate; the export to resume has other arguments or
-            another dataset; 'overwrite' with a URL.
+        ValueError: For LeRobot, the metadata has no frame rate, or with `every`, the times of a field are
+            unknown, a datapoint has a gap, or its streams have no time in common; the export to resume has
+            other arguments or another dataset; 'overwrite' with a URL.
 
     Examples:
         >>> done = bags.export(dataset, 'tars', format='webdataset', fields=('id', 'task', 'image'))
@@ -120,11 +138,15 @@ def export(
             return export(
                 opened, target, format=format, fields=fields, shard_size=shard_size,
                 shard_length=shard_length, progress=progress, storage_options=storage_options, key=key,
-                resume=resume, mode=mode, durability=durability,
+                resume=resume, mode=mode, durability=durability, every=every, fps=fps, fill=fill, gap=gap,
+                gaps=gaps,
             )  # fmt: skip
     check_dataset('export', dataset)
     expect_committed('export', dataset)
     one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
+    grid = grid_options(every, fps, fill, gap, gaps)
+    if grid is not None and format != 'lerobot':
+        raise ValueError(f"every: expected none for the format {format!r}, got {every!r}; use 'lerobot'")
     shard_size = positive_or_none('shard_size', shard_size) or sys.maxsize
     shard_length = positive_or_none('shard_length', shard_length)
     if key is not None:
@@ -139,11 +161,13 @@ def export(
     if resume and mode == 'overwrite':
         raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
     names = select_whole(fields, dataset.schema, 'export')
-    facts = {
+    facts: dict[str, Any] = {
         'format': format, 'extension': {'webdataset': 'tar'}.get(format, format), 'key': key,
         'spec': {name: dataset.spec[name] for name in names}, 'shard_size': shard_size,
         'shard_length': shard_length, 'datapoints': len(dataset),
     }  # fmt: skip
+    if grid is not None:
+        facts['grid'] = [every, fps, fill, gap, gaps]
     with (
         Target(
             target,
@@ -160,7 +184,7 @@ def export(
             left_out = [name for name in names if name in (KEY, WRITTEN_EXTENSIONS, key)]
             names = [name for name in names if name not in left_out]
             folder.notes += [f'field {name!r} is left out: LeRobot numbers episodes' for name in left_out]
-            write_lerobot(folder, dataset, names, advance)
+            write_lerobot(folder, dataset, names, advance, grid)
             shards = 1
         elif format == 'parquet':
             shards = write_parquet(folder, dataset, names, shard_size, shard_length, advance)

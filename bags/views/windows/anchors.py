@@ -68,7 +68,7 @@ class Anchors:
     """The stream of each field of a span, and of `every`."""
 
     def __post_init__(self) -> None:
-        self._clock = self.streams[self.every].clock if isinstance(self.every, str) else None
+        self.clock = self.streams[self.every].clock if isinstance(self.every, str) else None
         """The clock of the anchors; None without times, and until `layout` creates it."""
 
     @property
@@ -93,8 +93,8 @@ class Anchors:
         if isinstance(self.every, str):
             counts = self.streams[self.every].counts(rows)
         else:
-            self._clock = self._make_grid(self.every, blocks)
-            counts = self._clock.counts(rows)
+            self.clock = self._make_grid(self.every, blocks)
+            counts = self.clock.counts(rows)
         for name in self.spans:
             if self.is_by_index(name) and name != self.every:
                 self._expect_counts(name, counts)
@@ -117,9 +117,9 @@ class Anchors:
 
     def times(self, rows: Int64s, anchors: Int64s) -> Seconds:
         """Returns the times of anchors, given the results of `at`; NaN without times."""
-        if self._clock is None:
+        if self.clock is None:
             return np.full(len(rows), np.nan)
-        return self._clock.at(rows, anchors[:, None])[:, 0]
+        return self.clock.at(rows, anchors[:, None])[:, 0]
 
     def locate(self, name: str, rows: Int64s, anchors: Int64s, moments: Seconds | None) -> WindowItems:
         """Finds the items of a field in windows.
@@ -224,7 +224,7 @@ class Anchors:
     def is_by_index(self, name: str) -> bool:
         """Returns whether item i of a field belongs to anchor i."""
         return isinstance(self.spans[name], Steps) and (
-            name == self.every or self._clock is None or self.streams[name].clock is None
+            name == self.every or self.clock is None or self.streams[name].clock is None
         )
 
     def size(self, name: str) -> int | None:
@@ -313,9 +313,9 @@ class Anchors:
         lacks_items = np.isnan(after) | np.isnan(before)
         after[lacks_items], before[lacks_items] = np.inf, -np.inf
         if (after > -np.inf).any() or (before < np.inf).any():
-            assert self._clock is not None
-            low = np.maximum(low, self._clock.before(rows, after[:, None] - 2 * EPSILON)[:, 0] + 1)
-            high = np.minimum(high, self._clock.before(rows, before[:, None])[:, 0])
+            assert self.clock is not None
+            low = np.maximum(low, self.clock.before(rows, after[:, None] - 2 * EPSILON)[:, 0] + 1)
+            high = np.minimum(high, self.clock.before(rows, before[:, None])[:, 0])
         return low, high
 
 
