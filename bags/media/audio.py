@@ -132,6 +132,7 @@ class Audio(Shareable):
     def _as_read(self, decoder: AnyAudioDecoder) -> AnyAudioDecoder | Resampled:
         rate, channels = self.resampling
         is_same = rate in (None, decoder.rate) and channels in (None, decoder.channels)
+        is_same |= decoder.rate == 0  # A sequence without recordings.
         return decoder if is_same else Resampled(decoder, rate, channels)
 
     def _get(self) -> AnyAudioDecoder | Resampled:

@@ -371,7 +371,7 @@ class StreamField(Shareable):
                 selection: Any = {self.name: FrameSelection('times')}
                 (times,) = self.dataset.read_selection(present[:1], selection, read_values)[self.name]
                 return times is not None
-        return False
+        return True  # Nothing is known without a value, and nothing contradicts it.
 
     def expect_clock(self) -> Clock:
         """Returns the clock.

@@ -15,7 +15,6 @@ from bags.indexing import offsets_of
 from bags.media.audio import Audio, AudioOptions
 from bags.media.encoders import audio_options
 from bags.media.open_audio import AnyAudioDecoder
-from bags.media.resampled import Resampled
 from bags.media.wav_reader import Samples
 from bags.streams.records import MAX_OPEN_CLIPS, FieldRecords
 
@@ -137,9 +136,6 @@ class JoinedAudio(Audio):
 
     def __init__(self, recordings: Recordings, **options: Unpack[AudioOptions]) -> None:
         super().__init__(JoinedSource(recordings), **options)
-
-    def _as_read(self, decoder: AnyAudioDecoder) -> AnyAudioDecoder | Resampled:
-        return super()._as_read(decoder) if decoder.rate else decoder  # Nothing to resample.
 
     @property
     def tracks(self) -> NoReturn:

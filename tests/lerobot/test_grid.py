@@ -11,7 +11,8 @@ from tests.lerobot.recordings import LeRobotDataset, expect_equal
 
 SPEC = {
     'front': 'mp4(30)[]', 'side': 'mp4(15)[]', 'wrist': 'png[]', 'mic': 'flac[]',
-    'state': 'array(float32,3)[]', 'state_time': 'float(8)[]', 'reward': 'float(4)[]', 'events': 'utf8[]', 'event_time': 'float(8)[]',
+    'state': 'array(float32,3)[]', 'state_time': 'float(8)[]', 'reward': 'float(4)[]', 'events': 'utf8[]',
+    'event_time': 'float(8)[]',
     'task': 'utf8',
 }  # fmt: skip
 FACTS = {

@@ -128,7 +128,7 @@ class GridAnchors(Anchors):
         ranges = {name: clock.range(rows) for name, clock in clocks.items()}
         low = np.max([start for start, _ in ranges.values()], 0)  # NaN where a stream has no elements.
         high = np.min([end for _, end in ranges.values()], 0)
-        begins = anchors.before(rows, low[:, None] - 2 * EPSILON) + 1
+        begins = anchors.before(rows, np.nan_to_num(low)[:, None] - 2 * EPSILON) + 1
         starts = anchors.at(rows, begins)[:, 0]
         counts = np.ceil(np.nan_to_num((high - starts - EPSILON) * self.rate)).astype(np.int64)
         if (counts < 1).any():
