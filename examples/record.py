@@ -1,7 +1,8 @@
 """Records episodes of live streams from threads, is killed once, and recovers what was recorded.
 
 A camera, the joints of an arm and a microphone deliver items at rates of their own. Frames and sound are
-encoded in the background, as clips of MP4 and FLAC. A second process follows the dataset while it grows.
+encoded in the background, as clips of MP4 and FLAC. A second process follows the dataset while it grows. The
+recording is then read as windows of aligned streams, and exported for LeRobot.
 Run it with `python examples/record.py [FOLDER [CAMERA]]`. The camera is a device, such as `/dev/video0`, or a
 video; without it, frames are synthetic.
 """
@@ -132,9 +133,28 @@ def describe(reader: Any, index: int) -> str:
     return f'{row["task"]}: {frames}, joints {moves} times, {sound.duration:.1f} s of sound'
 
 
+def fit(dataset: Any) -> float:
+    """Fits the next joints to the last ones and to the loudness of sound; returns the mean square error."""
+    windows = dataset.filter('duration(camera) > 0.5').windows(
+        every='camera',
+        joints=bags.times(-0.02, 0.0, 0.05, fill='linear'),
+        sound=bags.between(-0.1, 0.0),
+        padding='drop',
+    )
+    inputs, targets = [], []
+    for batch in bags.Loader(windows, 16, fields=('joints', 'sound'), seed=0, last_batch='partial'):
+        loudness = np.sqrt((batch['sound'] ** 2).mean((1, 2), keepdims=True))[:, 0]
+        inputs.append(np.concatenate([batch['joints'][:, 0], batch['joints'][:, 1], loudness], 1))
+        targets.append(batch['joints'][:, 2])
+    given, wanted = np.concatenate(inputs), np.concatenate(targets)
+    weights, *_ = np.linalg.lstsq(given, wanted, rcond=None)
+    return float(((given @ weights - wanted) ** 2).mean())
+
+
 def main(folder: Path, camera: str | None = None) -> None:
-    """Records, is killed, recovers, and prints what is there."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Records, is killed, recovers, prints what is there, fits a model, and exports it for LeRobot."""
+    for path in (folder, for_lerobot := folder.with_name(f'{folder.name}-lerobot')):
+        shutil.rmtree(path, ignore_errors=True)
     processes = multiprocessing.get_context('spawn')
     follower = processes.Process(target=follow, args=(folder, TAKES - 1))
     follower.start()
@@ -152,6 +172,9 @@ def main(folder: Path, camera: str | None = None) -> None:
     with bags.open(folder) as dataset:
         for index in range(len(dataset)):
             print(describe(dataset, index))
+        print(f'fitted: mean square error {fit(dataset):.2g} of the joints 0.05 s later')
+    done = bags.export(folder, for_lerobot, format='lerobot', every='camera', fps=25)
+    print(f'exported {done.datapoints} episodes for LeRobot:', *done.notes, sep='\n  ')
 
 
 if __name__ == '__main__':

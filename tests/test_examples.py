@@ -87,6 +87,15 @@ def test_record(tmp_path):
             f'take 0{streams}',
             f'take 2{streams}',
             f'take 0{streams}',
+            r'fitted: mean square error \S+ of the joints 0.05 s later',
+            'exported 3 episodes for LeRobot:',
+            "  field 'success' is left out: .*",
+            *(
+                rf"  field '{name}_time' is left out: it has the times of '{name}'"
+                for name in ('camera', 'joints')
+            ),
+            "  field 'sound' is left out: LeRobot has no sound",
+            r"  field 'camera': (copied|encoded in \d of 3 episodes); of \d+ frames, .*",
         ]
         printed = run('record.py', tmp_path, 'recorded', *arguments)
         assert re.fullmatch('\n'.join(expected) + '\n', printed), printed
