@@ -87,7 +87,7 @@ class FieldOrigin(NamedTuple):
     field: str
     """The name of the field there."""
     facts: Mapping[str, Any]
-    """The metadata of the field. Names of other fields are those of the dataset whose origins were asked."""
+    """The metadata of the field. Names of other fields are as in the dataset whose origins were asked."""
     times: Mapping[str, Any]
     """The metadata of the field of its times."""
 
@@ -1122,7 +1122,7 @@ class View(Dataset):
 
     @property
     def partial(self) -> Int64s:
-        # By default, the datapoints of a view are those of its datasets.
+        # By default, a view has the datapoints of its datasets.
         return np.unique(np.concatenate([dataset.partial for dataset in self.datasets]))
 
     def close(self) -> None:

@@ -143,7 +143,7 @@ class RateClock(ConstantClock):
     def rates(self, rows: Int64s) -> Seconds:
         return np.full(len(rows), self.rate)
 
-    # As those of `ConstantClock`. With an array of equal rates, windows of 10 numbers take a tenth longer.
+    # As in `ConstantClock`. With an array of equal rates, windows of 10 numbers take a tenth longer.
 
     def at(self, rows: Int64s, elements: Int64s) -> Seconds:
         is_there = (elements >= 0) & (elements < self.counts(rows)[:, None])

@@ -40,8 +40,8 @@ SAME_RATE = 0.01
 
 ElementType = Literal['items', 'frames', 'samples', 'rows']
 """What the elements of a field are: the items of a sequence; the frames of videos, or of values of one's own
-type; the samples of recordings; or the rows of an array. Frames and samples of the records of a sequence are
-those of one stream."""
+type; the samples of recordings; or the rows of an array. The records of a sequence form one stream of frames or
+samples."""
 
 
 class StreamFacts(NamedTuple):
@@ -166,7 +166,7 @@ class StreamField(Shareable):
             )
         if not field_type.sequence:
             if is_sound:
-                self._has_record_rate()  # Raises for another rate than that of the recordings.
+                self._has_record_rate()  # Raises if the recordings have another rate.
             return 'samples' if is_sound else 'frames'
         said = {facts.elements for facts in self._facts} - {None}
         if len({facts.elements for facts in self._facts}) > 1:

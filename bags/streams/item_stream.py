@@ -57,7 +57,7 @@ class ItemStream:
 
     @property
     def rate(self) -> float:
-        """Elements per second; the average if the times are not those of a constant rate."""
+        """Elements per second; the average if the rate is not constant."""
         rate = float(self._field.expect_clock().rates(self._rows)[0])
         if not np.isnan(rate):
             return rate

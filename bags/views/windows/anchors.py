@@ -33,7 +33,7 @@ class WindowItems(NamedTuple):
     counts: Int64s
     """The number of elements n of each window, (W,), including padding in datapoints without elements."""
     is_pad: npt.NDArray[np.bool_] | None
-    """Which elements of the windows are padding, those of all windows, (sum(n),); None: windows have none."""
+    """Which elements of all windows are padding, (sum(n),); None: windows have none."""
     weights: Seconds | None = None
     """For linear fill, the weights of the elements after the times, 0 to 1, shape (W, n)."""
 
