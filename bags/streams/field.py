@@ -40,8 +40,8 @@ SAME_RATE = 0.01
 
 ElementType = Literal['items', 'frames', 'samples', 'rows']
 """What the elements of a field are: the items of a sequence; the frames of videos, or of values of one's own
-type; the samples of recordings; or the rows of an array. The records of a sequence form one stream of frames or
-samples."""
+type; the samples of recordings; or the rows of an array. The records of a sequence form one stream of frames
+or samples."""
 
 
 class StreamFacts(NamedTuple):

@@ -285,7 +285,7 @@ class Windows(WindowsView):
         return [bytes(encode(np.ascontiguousarray(value))) for value in values]
 
     def _chosen(self, items: Asked, counts: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns positions of selected elements among the elements of all windows, and their count per window."""
+        """Returns positions of selected elements among all windows, and the count of each window."""
         if items is True:
             return np.arange(counts.sum()), counts
         return select_many(items, np.cumsum(counts) - counts, counts)
