@@ -222,44 +222,47 @@ class TableClock(Clock):
     def __init__(self, dataset: Dataset, field: str) -> None:
         super().__init__(dataset, field, self._counts)
         self._known: dict[int, Seconds] = {}
+        self._ends: dict[int, float] = {}
         self._held = 0
 
     def _counts(self, rows: Int64s) -> Int64s:
         tables = self._tables(rows)
-        return np.array([len(tables[row]) - 1 for row in rows.tolist()], np.int64)
+        return np.array([len(tables[row]) for row in rows.tolist()], np.int64)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), '_known': {}, '_held': 0}
+        return {**vars(self), '_known': {}, '_ends': {}, '_held': 0}
 
     @abstractmethod
     def _read(self, rows: Int64s) -> list[Seconds]:
         """Returns the times of the elements of datapoints, followed by the end of the last (0 without)."""
 
     def _tables(self, rows: Int64s) -> dict[int, Seconds]:
-        """Returns the times of all elements of datapoints, followed by the end of the last."""
+        """Returns the times of all elements of datapoints."""
         tables = {row: self._known.get(row) for row in np.unique(rows).tolist()}
         missing = [row for row, table in tables.items() if table is None]
         if missing:
-            read_tables = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
+            with_ends = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
+            read_tables = {row: table[:-1] for row, table in with_ends.items()}
             size = sum(map(len, read_tables.values()))
             if self._held + size > MAX_CACHED_TIMES:
                 self._known, self._held = {}, 0
             self._known.update(read_tables)
+            self._ends.update({row: float(table[-1]) for row, table in with_ends.items()})
             self._held += size
             tables.update(read_tables)
         return tables  # type: ignore[return-value]
 
     def at(self, rows: Int64s, elements: Int64s) -> Seconds:
         def look_up(table: Seconds, part: Int64s) -> Seconds:
-            is_there = (part >= 0) & (part < len(table) - 1)
-            return np.where(is_there, table[part.clip(0, len(table) - 1)], np.nan)
+            is_there = (part >= 0) & (part < len(table))
+            return np.where(is_there, np.append(table, np.nan)[part.clip(0, len(table))], np.nan)
 
         times: Seconds = self._look_up(rows, elements, look_up)
         return times
 
     def before(self, rows: Int64s, times: Seconds) -> Int64s:
         elements = self._look_up(
-            rows, times + EPSILON, lambda table, part: table[:-1].searchsorted(part, 'right') - 1
+            rows, times + EPSILON, lambda table, part: table.searchsorted(part, 'right') - 1
         )
         return elements.astype(np.int64, copy=False)  # type: ignore[no-any-return]
 
@@ -277,9 +280,9 @@ class TableClock(Clock):
         return found[np.argsort(order, kind='stable')].reshape(values.shape)
 
     def lasts(self, rows: Int64s) -> Seconds:
-        tables = self._tables(rows)
+        tables, ends = self._tables(rows), self._ends
         return np.array(
-            [tables[row][-1] - tables[row][-2] if len(tables[row]) > 1 else np.nan for row in rows.tolist()]
+            [ends[row] - tables[row][-1] if len(tables[row]) else np.nan for row in rows.tolist()]
         )
 
 
