@@ -259,7 +259,8 @@ class Audio(Shareable):
         """
         times = seconds_of(seconds)
         with self._use() as decoder:
-            start, rate = self._start_of(decoder), decoder.rate
+            # A sequence without recordings has no rate.
+            start, rate = self._start_of(decoder), decoder.rate or 1
             positions = np.floor(np.round((times - start) * rate, 6))
             wrong = times[~((positions >= 0) & (positions < decoder.length))]
             if len(wrong):

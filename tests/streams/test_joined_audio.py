@@ -82,6 +82,8 @@ def test_recordings_that_do_not_join(tmp_path):
         empty = join_audio(dataset, 2, 'sound', **options)
         assert (len(empty), empty.duration, empty[:].size, empty.times.size) == (0, 0, 0, 0)
         assert empty.between(0, 1).size == 0
+        with pytest.raises(IndexError, match=r'datapoint 2.*no sample at 0.0 s'):
+            empty.at(0)
     with pytest.raises(TypeError, match="field 'text' of type utf8: expected a type of recordings"):
         join_audio(dataset, 0, 'text')
     with pytest.raises(IndexError):
@@ -144,3 +146,14 @@ def test_a_joined_recording_is_not_a_file(three_blocks):
         bags.Audio(sound)
     with pytest.raises(TypeError, match='Link: expected the path of a file'):
         bags.Link(sound)
+
+
+def test_a_recording_is_stored_as_an_item_of_a_sequence(recorded, tmp_path):
+    sound = join_audio(recorded, 0, 'sound')
+    with bags.DatasetWriter(tmp_path / 'again', {'sound': 'flac[]'}) as writer:
+        with pytest.raises(
+            bags.errors.EncodeError, match=r"'sound'.*got JoinedAudio; .* pass \[\(audio\[:\]"
+        ):
+            writer.append({'sound': sound})
+        writer.append({'sound': [(sound[:], sound.rate)]})
+    assert (bags.open(tmp_path / 'again').stream(0, 'sound')[:] == EXPECTED).all()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from bags.dataset.format import registry
+from bags.dataset.format.registry import AUDIO_FORMATS
 from bags.dataset.format.spec import FieldType, Schema, likely_type, not_in_spec
 from bags.errors import BagsError, EncodeError, SpecError
 from bags.links.link import Link
@@ -146,7 +147,9 @@ def _encode_items(
         items = iter(values)
     except TypeError:
         detail = f'expected an iterable of items, got {type(values).__name__}'
-        raise EncodeError(name, field_type.text, detail) from None
+        is_sound = field_type.format in AUDIO_FORMATS
+        advice = '; for one recording, pass [(audio[:], audio.rate)]' if is_sound else ''
+        raise EncodeError(name, field_type.text, detail + advice) from None
     except Exception as exc:
         raise _encode_error(name, field_type, exc) from exc
     item = -1
