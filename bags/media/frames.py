@@ -165,7 +165,10 @@ class FrameSequence(ABC):
 
     def span(self, start: float, stop: float) -> slice:
         """Returns the numbers of the frames whose times are in [start, stop), in seconds."""
-        low, high = np.searchsorted(self.times, [as_seconds(start), as_seconds(stop)], 'left').tolist()
+        bounds = [as_seconds(start), as_seconds(stop)]
+        if np.isnan(bounds).any():
+            raise ValueError(f'{self.name}: expected times in seconds, got {start!r} and {stop!r}')
+        low, high = np.searchsorted(self.times, bounds, 'left').tolist()
         return slice(low, max(low, high))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

@@ -133,6 +133,8 @@ class ItemStream:
 
     def _span(self, start: float, stop: float) -> slice:
         bounds = np.array([[as_seconds(start), as_seconds(stop)]], float) - 2 * EPSILON
+        if np.isnan(bounds).any():
+            raise ValueError(f'{self._name}: expected times in seconds, got {start!r} and {stop!r}')
         low, high = (self._field.expect_clock().before(self._rows, bounds)[0] + 1).tolist()
         return slice(low, max(low, high))
 

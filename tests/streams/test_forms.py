@@ -70,6 +70,10 @@ def check_stream(form, stream, recording):
     for low, high in ((begin, begin + 3 * step), (begin - 1, begin + 1.5 * step), (times[3], times[5]),
                       (end - 1.5 * step, end), (end, end + 1), (begin - 3, begin)):  # fmt: skip
         expect(stream.between(low, high), np.flatnonzero((times >= low - 1e-6) & (times < high - 1e-6)))
+    for wrong in ((np.nan, end), (begin, np.nan)):
+        with pytest.raises(ValueError, match=r'expected times in seconds, got .*nan'):
+            stream.between(*wrong)
+    assert len(stream.between(end, begin)) == 0
     values, of_values = stream.read(slice(2, 5))
     expect(values, np.arange(2, 5))
     np.testing.assert_allclose(of_values, times[2:5], rtol=0, atol=1e-9)

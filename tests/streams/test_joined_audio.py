@@ -148,12 +148,11 @@ def test_a_joined_recording_is_not_a_file(three_blocks):
         bags.Link(sound)
 
 
-def test_a_recording_is_stored_as_an_item_of_a_sequence(recorded, tmp_path):
-    sound = join_audio(recorded, 0, 'sound')
-    with bags.DatasetWriter(tmp_path / 'again', {'sound': 'flac[]'}) as writer:
+def test_appending_a_joined_recording_says_what_to_append(recorded, tmp_path):
+    with bags.DatasetWriter(tmp_path / 'again', {'sound': recorded.spec['sound']}) as writer:
         with pytest.raises(
-            bags.errors.EncodeError, match=r"'sound'.*got JoinedAudio; .* pass \[\(audio\[:\]"
+            bags.EncodeError, match=r"got JoinedAudio; pass a list of .* dataset\[0\]\['sound'\]"
         ):
-            writer.append({'sound': sound})
-        writer.append({'sound': [(sound[:], sound.rate)]})
+            writer.append({'sound': recorded.stream(0, 'sound')})
+        writer.append({'sound': recorded[0]['sound']})
     assert (bags.open(tmp_path / 'again').stream(0, 'sound')[:] == EXPECTED).all()

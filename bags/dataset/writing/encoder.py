@@ -148,7 +148,7 @@ def _encode_items(
     except TypeError:
         detail = f'expected an iterable of items, got {type(values).__name__}'
         is_sound = field_type.format in AUDIO_FORMATS
-        advice = '; for one recording, pass [(audio[:], audio.rate)]' if is_sound else ''
+        advice = f'; pass a list of recordings, such as dataset[0][{name!r}]' if is_sound else ''
         raise EncodeError(name, field_type.text, detail + advice) from None
     except Exception as exc:
         raise _encode_error(name, field_type, exc) from exc
