@@ -16,6 +16,9 @@ from bags.formats.pixels import Pixels
 from bags.indexing import Int64s, needed_stop
 from bags.other_names import find_attribute
 
+SAME_SECONDS = 1e-6
+"""Maximum difference of equal times in seconds: above float64 rounding errors, below any interval."""
+
 
 class Elements(NamedTuple):
     """Elements of a stream and their times: the result of `read`.
@@ -164,11 +167,14 @@ class FrameSequence(ABC):
         return self[chosen]
 
     def span(self, start: float, stop: float) -> slice:
-        """Returns the numbers of the frames whose times are in [start, stop), in seconds."""
+        """Returns the numbers of the frames whose times are in [start, stop), in seconds.
+
+        Times that differ by less than a microsecond are equal, as in windows.
+        """
         bounds = [as_seconds(start), as_seconds(stop)]
         if np.isnan(bounds).any():
             raise ValueError(f'{self.name}: expected times in seconds, got {start!r} and {stop!r}')
-        low, high = np.searchsorted(self.times, bounds, 'left').tolist()
+        low, high = np.searchsorted(self.times, np.array(bounds) - SAME_SECONDS, 'left').tolist()
         return slice(low, max(low, high))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[Any]:

@@ -20,14 +20,14 @@ from bags.dataset.reading.columns import read_values
 from bags.dataset.reading.selection import FrameSelection
 from bags.indexing import Int64s
 from bags.media.audio import Audio
+from bags.media.frames import SAME_SECONDS
 from bags.streams.joined_audio import join_audio
 
 Seconds = npt.NDArray[np.float64]
 Counts = Callable[[Int64s], Int64s]
 """Returns the number of elements of datapoints, shape (W,)."""
 
-EPSILON = 1e-6
-"""Maximum difference of equal times in seconds: above float64 rounding errors, below any interval."""
+EPSILON = SAME_SECONDS
 MAX_CACHED_TIMES = 1 << 24
 MAX_OPEN_RECORDINGS = 64
 
