@@ -17,7 +17,7 @@ from tests.test_docs import prepare_examples, run_examples
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r'^```py\n(.*?)^```', re.DOTALL | re.MULTILINE)
 EVERY_BLOCK = re.compile(r'^```py(?:thon)?\n(.*?)^```', re.DOTALL | re.MULTILINE)
-"""Of recipes, whose blocks with PyTorch go on from those without."""
+"""Of recipes and of docs/lerobot.md, whose blocks with PyTorch go on from those without."""
 RAY_WARNS = 'ignore::DeprecationWarning:ray.data.context'
 """Ray sets options of its own that it has deprecated."""
 RAY_DID_NOT_START = 'Timed out waiting for file'
@@ -36,7 +36,8 @@ def test_blocks_run(path, tmp_path):
         except (ImportError, OSError, RuntimeError) as exc:  # The last two without FFmpeg.
             pytest.skip(f'torchcodec is needed for this: pip install torchcodec ({str(exc)[:80]})')
     lines = [''] * text.count('\n')
-    pattern = EVERY_BLOCK if path.parent.name == 'recipes' else BLOCK
+    goes_on = path.parent.name == 'recipes' or path == ROOT / 'docs/lerobot.md'
+    pattern = EVERY_BLOCK if goes_on else BLOCK
     for block in pattern.finditer(text):
         # Line numbers as in the document, for tracebacks.
         first = text.count('\n', 0, block.start(1))
