@@ -169,7 +169,7 @@ def test_rf64(codec):
     file = io.BytesIO()
     with av.open(file, 'w', format='wav', options={'rf64': 'always'}) as container:
         stream = container.add_stream(codec, rate=16_000, layout='mono')
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 20_001), np.float32), format='fltp', layout='mono')
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 20_002), np.float32), format='fltp', layout='mono')
         frame.sample_rate, frame.pts = 16_000, 0
         resampler = av.AudioResampler(format=stream.format, layout='mono', rate=16_000)
         for part in resampler.resample(frame):
