@@ -16,7 +16,7 @@ from bags.media.audio import Audio, AudioOptions
 from bags.media.encoders import audio_options
 from bags.media.open_audio import AnyAudioDecoder
 from bags.media.wav_reader import Samples
-from bags.streams.records import MAX_OPEN_CLIPS, FieldRecords
+from bags.streams.records import MAX_OPEN_CLIPS, FieldRecords, Parts
 
 
 def join_audio(dataset: Dataset, index: SupportsIndex, field: str, **options: Unpack[AudioOptions]) -> Audio:
@@ -44,22 +44,8 @@ NO_FORM = 0, 0, ''
 """Rate, channels and layout without recordings."""
 
 
-class Recordings(Protocol):
-    """Consecutive recordings. Picklable."""
-
-    @property
-    def name(self) -> str:
-        """The name in error messages."""
-        ...
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether reads wait for a network; several headers are then read concurrently."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int, /) -> Audio: ...
+class Recordings(Parts[Audio], Protocol):
+    """Consecutive recordings, and their parts of the joined one."""
 
     def limits(self) -> RecordingLimits | None:
         """Returns the part of the joined recording of each; None if each begins where the last one ends."""

@@ -9,7 +9,7 @@ Frames are numbered consecutively across all clips. Each clip begins where the p
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, ClassVar, NoReturn, Protocol, SupportsIndex, Unpack
+from typing import Any, ClassVar, NoReturn, SupportsIndex, Unpack
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from bags.media.audio import Audio
 from bags.media.encoders import reading_options
 from bags.media.video import NO_FRAMES, Video, VideoOptions
 from bags.streams.joined_audio import JoinedAudio, RecordingLimits
-from bags.streams.records import MAX_OPEN_CLIPS, FieldRecords
+from bags.streams.records import MAX_OPEN_CLIPS, FieldRecords, Parts
 
 
 def join_videos(dataset: Dataset, index: SupportsIndex, field: str, **options: Unpack[VideoOptions]) -> Video:
@@ -44,24 +44,6 @@ def join_videos(dataset: Dataset, index: SupportsIndex, field: str, **options: U
         return Video(records[0], **merged)
     track = merged.pop('track', None)
     return JoinedVideo(VideoClips(records, track), **merged)
-
-
-class Clips(Protocol):
-    """Consecutive videos. Picklable."""
-
-    @property
-    def name(self) -> str:
-        """The name in error messages."""
-        ...
-
-    @property
-    def is_remote(self) -> bool:
-        """Whether reads wait for a network; several videos are then read concurrently."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, number: int, /) -> Video: ...
 
 
 class VideoClips:
@@ -93,7 +75,7 @@ class JoinedVideo(Video):
 
     is_joined: ClassVar[bool] = True
 
-    def __init__(self, clips: Clips, **options: Unpack[VideoOptions]) -> None:
+    def __init__(self, clips: Parts[Video], **options: Unpack[VideoOptions]) -> None:
         self._clips = clips
         own: dict[str, Any] = {'size': None, 'color': 'rgb', 'dtype': None, 'rotate': True, 'threads': None}
         self.set_options(**{**own, **options})
@@ -133,7 +115,7 @@ class JoinedVideo(Video):
         return options  # type: ignore[no-any-return]
 
     @property
-    def clips(self) -> Clips:
+    def clips(self) -> Parts[Video]:
         """The clips; for internal use."""
         return self._clips
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Self, SupportsIndex
+from typing import Protocol, Self, SupportsIndex, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,25 @@ from bags.indexing import check_index
 
 MAX_OPEN_CLIPS = 16
 """Maximum number of open files of a joined video or recording."""
+Part_co = TypeVar('Part_co', covariant=True)
+
+
+class Parts(Protocol[Part_co]):
+    """Consecutive videos or recordings, which are joined. Picklable."""
+
+    @property
+    def name(self) -> str:
+        """The name in error messages."""
+        ...
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether reads wait for a network; several parts are then read concurrently."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, number: int, /) -> Part_co: ...
 
 
 @dataclass(frozen=True)

@@ -164,12 +164,15 @@ def test_a_wav_that_is_cut_off_is_believed():
         assert header == Header(20_001, 16_000, 20_001 / 16_000)
 
 
+@pytest.mark.parametrize('count', [20_001, 20_002])
 @pytest.mark.parametrize('codec', ['pcm_s16le', 'pcm_s24le', 'pcm_f32le'])
-def test_rf64(codec):
+def test_rf64(codec, count):
+    if codec == 'pcm_s24le' and count % 2 and av.library_versions['libavformat'][0] < 62:
+        pytest.skip('FFmpeg before 8 reads the byte that pads an odd number of bytes in RF64 as a sample')
     file = io.BytesIO()
     with av.open(file, 'w', format='wav', options={'rf64': 'always'}) as container:
         stream = container.add_stream(codec, rate=16_000, layout='mono')
-        frame = av.AudioFrame.from_ndarray(np.zeros((1, 20_002), np.float32), format='fltp', layout='mono')
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, count), np.float32), format='fltp', layout='mono')
         frame.sample_rate, frame.pts = 16_000, 0
         resampler = av.AudioResampler(format=stream.format, layout='mono', rate=16_000)
         for part in resampler.resample(frame):
