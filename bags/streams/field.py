@@ -121,11 +121,14 @@ class StreamField(Shareable):
             return StreamFacts(None, None, None, 1.0, None, origin.dataset, origin.field)
         facts: Mapping[str, Any] = origin.facts
         check_facts(self.name, facts)
-        times, unit = facts.get('times'), origin.times.get('unit', 's')
+        times = facts.get('times')
         if times is not None and not isinstance(times, str):
             raise ValueError(
                 f'metadata: field {self.name!r}: times: expected a sequence field, got {times!r:.80}'
             )
+        if times is not None:
+            check_facts(times, origin.times)
+        unit = origin.times.get('unit', 's')
         rate, start = facts.get('rate'), facts.get('start')
         if isinstance(self._times, str):
             times, rate, start = self._times, None, None

@@ -417,6 +417,8 @@ def test_what_the_metadata_says_is_checked(tmp_path):
     for number, facts in enumerate(wrong):
         with pytest.raises((ValueError, TypeError), match="metadata: field 'a': "):
             write(f'wrong {number}', {'fields': {'a': facts}}).windows(every='a', a=bags.times(0.0))
+    with pytest.raises(TypeError, match="metadata: field 't': expected a mapping"):
+        write('no facts', {'fields': {'a': {'times': 't'}, 't': 3}}).windows(every='a', a=bags.times(0.0))
     for number, unit in enumerate(['minutes', ['s'], None]):
         reader = write(f'unit {number}', {'fields': {'a': {'times': 't'}, 't': {'unit': unit}}})
         with pytest.raises(ValueError, match="field 't': unit of times: expected 's', 'ms'"):
