@@ -183,8 +183,11 @@ def test_the_order_of_fields_of_a_folder_that_was_only_begun(tmp_path, kind, las
         replace(store, file, *args)
 
     if not (child := os.fork()):
-        local.LocalStore.replace = replace_until
-        make(path, spec)
+        try:
+            local.LocalStore.replace = replace_until
+            make(path, spec)
+        finally:
+            os._exit(1)  # The rest of the test is the parent's.
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
     assert bool([*path.rglob('metadata.json')]) == (last == 'spec.json')
     with contextlib.suppress(FileNotFoundError):
