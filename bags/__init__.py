@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from bags import ray as ray
     from bags import torch as torch
     from bags import types as types
+    from bags.authoring.append import append
     from bags.authoring.copy import copy
     from bags.authoring.from_numpy import from_numpy
     from bags.authoring.write import write
@@ -99,6 +100,7 @@ __all__ = [
     'SpecError',
     'StackError',
     'Video',
+    'append',
     'bag',
     'between',
     'card',
@@ -137,6 +139,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    'authoring.append': ('append',),
     'authoring.copy': ('copy',),
     'authoring.from_numpy': ('from_numpy',),
     'authoring.write': ('write',),

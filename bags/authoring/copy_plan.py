@@ -205,10 +205,10 @@ class Planner:
     """Bytes, datapoints and records of the shard that is being written."""
     shard_length: int | None
     """Maximum number of datapoints in a shard."""
-    load: Callable[[CopyChunk], Any] | None
+    load: Callable[[CopyChunk], Any] | None = None
     """Reads a chunk, to skip datapoints that cannot be read; None to skip none."""
-    skip: Callable[[int, Exception], None]
-    """Called with each skipped datapoint and its error."""
+    skip: Callable[[int, Exception], None] | None = None
+    """Called with each skipped datapoint and its error; needed with `load`."""
     links: LinkBuilder | None = None
     """Makes the links of `linked` fields."""
     linked: Collection[str] = ()
@@ -240,7 +240,7 @@ class Planner:
                 if self.load is not None:
                     chunk.loaded = self.load(chunk)
             except (CorruptError, DecodeError) as exc:
-                if self.load is None:
+                if self.load is None or self.skip is None:
                     raise
                 if count > 1:
                     count //= 2

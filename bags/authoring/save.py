@@ -80,7 +80,7 @@ def save(
     new, functions = _added(add)
     chosen = select_whole(fields, source.schema, 'copy')
     names = [name for name in source.schema if name in chosen and name not in new]
-    firsts = _first_sources(source, names)
+    firsts = first_sources(source, names)
     schema = {
         name: copied_type(source.schema[name], name in firsts and firsts[name].unsigned) for name in names
     }
@@ -95,7 +95,7 @@ def save(
                 'relink: expected link=True or names of fields: a copy without links has no paths to change'
             )
         linked |= _relinked(source, names, existing, relink)
-    compressions, recompressed = _compressions(settings.compression, full_schema, firsts)
+    compressions, recompressed = compressions_of(settings.compression, full_schema, firsts)
     if settings.compression is None:
         compressions = {name: setting for name, setting in compressions.items() if name not in linked}
     skips = on_error == 'skip'
@@ -151,28 +151,54 @@ def save(
             source, schema, RefsFormat(full_schema).stride + ENTRY, writer.is_full, shard,
             settings.shard_length, reader.load if skips else None, skip, existing if linked else None, linked,
         )  # fmt: skip
-        parents = _Parents(writer)
-        planned, before = 0, writer.size
-        with (
-            show_progress('copying', len(source) - position, 'datapoints', show=progress) as advance,
-            WorkerPool(reader.load, 0 if skips else workers, name='bags-copy') as pool,
-        ):
-            for outcome in pool.run(planner.plan(position), ahead=workers + 1):
-                records, chunk = outcome.get(), outcome.task
-                if chunk.begins_shard:
-                    writer.end_shard()
-                for name in linked:
-                    parents.add(records.runs[name])
-                size = writer.size
-                writer.shard_writer().append_runs(records.runs, records.refs)
-                advance(chunk.stop - chunk.start, writer.size - size)
-                planned += chunk.size
-                planner.scale = (writer.size - before) / planned
+        parents = copy_datapoints(
+            writer, reader, planner, position, linked, 0 if skips else workers, progress
+        )
     notes = [ALL_COPIED] if link is True and firsts and not linked else []
     return WriteResult(
         len(writer), writer.shards, writer.size, writer.spec, skipped, notes,
         sorted(parents.folders), sorted(parents.untrusted),
     )  # fmt: skip
+
+
+def copy_datapoints(
+    writer: ShardedDatasetWriter,
+    reader: ChunkReader,
+    planner: Planner,
+    position: int,
+    linked: Collection[str],
+    workers: int,
+    progress: bool | None,
+) -> Parents:
+    """Writes the datapoints of a dataset from a position on, and returns the folders of linked files.
+
+    Args:
+        writer: Writes the copy.
+        reader: Reads the records of chunks.
+        planner: Divides the dataset into chunks.
+        position: The number of datapoints that are in the copy already.
+        linked: The fields whose records are linked.
+        workers: Number of threads that read ahead; 0 if the planner has read the chunks.
+        progress: Whether to show a progress bar.
+    """
+    parents, count = Parents(writer), len(planner.dataset) - position
+    planned, before = 0, writer.size
+    with (
+        show_progress('copying', count, 'datapoints', show=progress) as advance,
+        WorkerPool(reader.load, workers, name='bags-copy') as pool,
+    ):
+        for outcome in pool.run(planner.plan(position), ahead=workers + 1):
+            records, chunk = outcome.get(), outcome.task
+            if chunk.begins_shard:
+                writer.end_shard()
+            for name in linked:
+                parents.add(records.runs[name])
+            size = writer.size
+            writer.shard_writer().append_runs(records.runs, records.refs)
+            advance(chunk.stop - chunk.start, writer.size - size)
+            planned += chunk.size
+            planner.scale = (writer.size - before) / planned
+    return parents
 
 
 def _linked(
@@ -261,7 +287,7 @@ def _folder_of(entry: LinkedFile, folder: str) -> str:
     return dataset_folder(found) if entry.is_bag else found
 
 
-class _Parents:
+class Parents:
     """Collects the folders of the linked files of a dataset; in sharded datasets, the shard folders."""
 
     def __init__(self, writer: ShardedDatasetWriter) -> None:
@@ -307,7 +333,7 @@ def _added(add: AddedFields | None) -> tuple[Schema, dict[str, Callable[[Mapping
     return schema, {name: function for name, (_, function) in pairs.items()}
 
 
-def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, FieldRecords]:
+def first_sources(dataset: Dataset, fields: list[str]) -> dict[str, FieldRecords]:
     """Returns the source of the first record of each field, if there is one and it is stored."""
     if not len(dataset):
         return {}
@@ -322,7 +348,7 @@ def _first_sources(dataset: Dataset, fields: list[str]) -> dict[str, FieldRecord
     }
 
 
-def _compressions(
+def compressions_of(
     compression: Compression, schema: Schema, firsts: Mapping[str, FieldRecords]
 ) -> tuple[dict[str, FieldCompression], set[str]]:
     """Returns the compression of the copy, and the fields that are always recompressed."""

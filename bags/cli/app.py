@@ -11,7 +11,7 @@ import typer
 import typer.core
 
 from bags.cli.commands.convert import export, import_
-from bags.cli.commands.copy import consolidate, copy, create_index, prefetch, push
+from bags.cli.commands.copy import append, consolidate, copy, create_index, prefetch, push
 from bags.cli.commands.edit import diff, edit, split
 from bags.cli.commands.info import info, metadata, statistics
 from bags.cli.commands.show import cat, show
@@ -23,7 +23,7 @@ from bags.cli.output import printable, say_error
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     'Show': (cat, diff, info, metadata, show, statistics, view),
     'Edit': (edit, split),
-    'Copy and convert': (consolidate, copy, create_index, export, import_, prefetch, push),
+    'Copy and convert': (append, consolidate, copy, create_index, export, import_, prefetch, push),
     'Check and repair': (recover, verify),
 }
 """The commands of each section of `bags --help`; add new commands here."""

@@ -103,7 +103,7 @@ def describe_shards(location: Location, progress: bool | None = False) -> tuple[
 
         def describe(name: str) -> tuple[Schema, Shard]:
             path = store.join(location.path, name)
-            described = _describe(store, path, options, Shard(name, sizes[name]))
+            described = describe_folder(store, path, options, Shard(name, sizes[name]))
             advance(1, sum(sizes[name].values()))
             return described
 
@@ -147,7 +147,7 @@ def _data_of(shard: Shard) -> Shard:
     return shard._replace(sizes=sizes, id=None)
 
 
-def _describe(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Schema, Shard]:
+def describe_folder(store: Store, path: str, options: ReaderOptions, shard: Shard) -> tuple[Schema, Shard]:
     """Returns the schema of a shard, and its description for `shards.json`."""
     files = _sizes(shard)
     is_closed = any(name == 'refs.bag' or name.endswith('.idx') for name in files)

@@ -119,6 +119,7 @@ def test_options_have_the_names_of_keywords(name):
 def test_help_lists_all(run):
     shown = run('--help').output
     for name in (
+        'append',
         'cat',
         'consolidate',
         'copy',

@@ -1,4 +1,4 @@
-"""`bags copy` and `bags push`; `consolidate`, `create-index` and `prefetch`, which make reading faster."""
+"""`bags copy`, `append`, `push`; `consolidate`, `create-index` and `prefetch`, which make reading faster."""
 
 from __future__ import annotations
 
@@ -107,9 +107,36 @@ def copy(
     answer(json, {'source': source, 'target': target, **facts_of(done)}, *lines)
 
 
+def append(
+    source: Annotated[str, argument('SOURCE', 'A dataset with the spec and the metadata of the target.')],
+    target: Annotated[str, argument('TARGET', 'A sharded dataset, or the folder of a new one; also a URL.')],
+    shard_size: ShardSize = SHARD_SIZE_TEXT,
+    shard_length: ShardLength = None,
+    durability: Durability = 'close',
+    workers: Workers = None,
+    json: Json = False,
+) -> None:
+    """Adds the datapoints of a dataset to a sharded dataset, as new shards after its last one.
+
+    The same command continues an interrupted append. A dataset that was appended is not appended again.
+
+    Example: bags append episodes s3://bucket/all
+    """
+    import bags
+
+    done = bags.append(
+        source, target, shard_size=parse_byte_count(shard_size), shard_length=shard_length,
+        durability=durability, workers=workers,
+    )  # fmt: skip
+    answer(json, {'source': source, 'target': target, **facts_of(done)}, summary(target, done))
+
+
 def push(
     path: Annotated[str, argument('PATH', 'A local dataset.')],
     target: Annotated[str, argument('TARGET', 'A repository: hf://datasets/OWNER/NAME[@BRANCH][/PATH].')],
+    append: Annotated[
+        bool, option('--append', help='Add the shards after the shards of the repository.')
+    ] = False,
     message: Annotated[
         str | None, option('--message', '-m', metavar='TEXT', help='Title of the commit.')
     ] = None,
@@ -124,10 +151,12 @@ def push(
     auth login.
 
     Example: bags push episodes hf://datasets/u/d
+
+    Example: bags push monday hf://datasets/u/d --append
     """
     import bags
 
-    url = bags.push(path, target, message=message, viewer=viewer)
+    url = bags.push(path, target, append=append, message=message, viewer=viewer)
     answer(json, {'path': path, 'url': url}, f'{path}: pushed to {url}')
 
 

@@ -70,7 +70,11 @@ def card(
     dataset_info = info(path, filesystem=filesystem, storage_options=storage_options)
     if not isinstance(dataset_info, DatasetInfo):
         raise ValueError(f'{dataset_info.path}: expected a dataset, got a bag')
-    url = os.fspath(path) if url is None else url
+    return card_of(dataset_info, os.fspath(path) if url is None else url, viewer)
+
+
+def card_of(dataset_info: DatasetInfo, url: str, viewer: str | None) -> str:
+    """Returns the card of a dataset that is loaded from `url`, as `card` does."""
     facts = {key: value for key, value in dataset_info.metadata.items() if key != 'fields'}
     name = _take_text(facts, 'name', 'title') or url.rstrip('/').rpartition('/')[2].rpartition('@')[2]
     description = _take_text(facts, 'description')

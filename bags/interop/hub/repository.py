@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from bags.progress.progress import progress as show_progress
 from bags.storage import store_for
+from bags.storage.base import MAX_SMALL_FILE_BYTES
 from bags.storage.errors import (
     PreconditionError,
     TransientError,
@@ -40,6 +41,10 @@ QUOTA = re.compile('storage|quota|payment|billing', re.IGNORECASE)
 """Matches messages of status 403 for an account whose storage is full."""
 CLIENTS = ('httpcore', 'httpcore2', 'httpx', 'httpx2', 'requests', 'urllib3')
 """Packages with which the installed huggingface_hub makes requests."""
+
+
+class BranchChangedError(OSError):
+    """Another commit was made on the branch meanwhile."""
 
 
 class HubRepository:
@@ -85,11 +90,18 @@ class HubRepository:
         files = [entry for entry in entries if hasattr(entry, 'blob_id')]
         return {file.path: file.lfs.sha256 if file.lfs else file.blob_id for file in files}
 
-    def read(self, name: str, commit: str) -> str:
-        """Returns the text of a file of the repository."""
-        url = self._location._replace(revision=commit, name=name).url
-        store, path = store_for(url, None, self._options)
-        return store.read(path).decode(errors='replace')
+    def url_of(self, name: str, commit: str) -> str:
+        """Returns the URL of a file at a commit."""
+        return self._location._replace(revision=commit, name=name).url
+
+    def read(self, name: str, commit: str, max_size: int = MAX_SMALL_FILE_BYTES) -> bytes:
+        """Returns the content of a file of the repository.
+
+        Raises:
+            CorruptError: The file has more than `max_size` bytes.
+        """
+        store, path = store_for(self.url_of(name, commit), None, self._options)
+        return store.read(path, max_size)
 
     def upload(self, files: Mapping[str, str | bytes], progress: bool | None) -> list[Any]:
         """Uploads the large files whose content the hub does not have yet.
@@ -119,7 +131,7 @@ class HubRepository:
         If the branch has all files already, returns its last commit.
 
         Raises:
-            OSError: The branch has another commit than the parent.
+            BranchChangedError: The branch has another commit than the parent.
             ValueError: The repository ignores some of the files.
         """
         operations = [*additions, *(self._hub.CommitOperationDelete(name, False) for name in removed)]
@@ -211,7 +223,7 @@ class HubRepository:
         error = error_for_status(path, status, message, retry_after(response.headers))
         if isinstance(error, PreconditionError):
             detail = 'the branch has changed since the push began: push again; no file is sent twice'
-            return OSError(errno.EIO, detail, path)
+            return BranchChangedError(errno.EIO, detail, path)
         return error
 
     def _quota_error(self, path: str, message: str) -> Exception:
@@ -246,12 +258,21 @@ class HubRepository:
 
 def _has_digest(addition: Any, digest: str) -> bool:
     """Returns whether an added file has a digest of the hub: SHA-256, or the digest of git."""
-    if len(digest) != GIT_DIGITS:
+    if not is_git_digest(digest):
         sha256: str = addition.upload_info.sha256.hex()
         return sha256 == digest
     with addition.as_file() as file:
-        data = file.read()
-    return hashlib.sha1(b'blob %d\0' % len(data) + data, usedforsecurity=False).hexdigest() == digest
+        return git_digest(file.read()) == digest
+
+
+def is_git_digest(digest: str) -> bool:
+    """Returns whether the digest of a file is the digest of git, which small files have."""
+    return len(digest) == GIT_DIGITS
+
+
+def git_digest(data: bytes) -> str:
+    """Returns the digest of a file in git."""
+    return hashlib.sha1(b'blob %d\0' % len(data) + data, usedforsecurity=False).hexdigest()
 
 
 def _groups(files: Mapping[str, str | bytes]) -> Iterator[list[str]]:

@@ -10,15 +10,13 @@ import sys
 import pytest
 
 import bags
-from tests.interop.hub.upload_hub import UploadHub
+from tests.interop.hub.conftest import TOKEN, URL
 
 pytest.importorskip('huggingface_hub')
 # huggingface_hub does, of the client that it uses.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
 
 SPEC = {'id': 'int(8)', 'blob': 'bytes'}
-URL = 'hf://datasets/u/d'
-TOKEN = {'token': 'hf_secret'}
 
 
 def write(path, first=0, count=50, **options):
@@ -26,29 +24,6 @@ def write(path, first=0, count=50, **options):
         for index in range(first, first + count):
             writer.append({'id': index, 'blob': bytes([index]) * (2000 if index % 2 else 10)})
     return path
-
-
-@pytest.fixture
-def hub(tmp_path, monkeypatch):
-    import huggingface_hub.constants
-
-    monkeypatch.setattr(huggingface_hub.constants, 'HF_HUB_DISABLE_XET', True)
-    monkeypatch.setenv('HF_HOME', str(tmp_path / 'home'))
-    for name in ('HF_TOKEN', 'HUGGING_FACE_HUB_TOKEN', 'HF_TOKEN_PATH'):
-        monkeypatch.delenv(name, raising=False)
-    with UploadHub(tmp_path / 'hub') as hub:
-        hub.token = 'hf_secret'
-        monkeypatch.setenv('HF_ENDPOINT', hub.url)
-        monkeypatch.setattr(huggingface_hub.constants, 'ENDPOINT', hub.url)
-        yield hub
-
-
-@pytest.fixture
-def push(hub):
-    def push(path, target=URL, **options):
-        return bags.push(path, target, storage_options={**TOKEN, 'retries': 9}, progress=False, **options)
-
-    return push
 
 
 def rows(path):
