@@ -166,7 +166,8 @@ def statistics(
             for name, computed in _compute(opened, missing, samples, workers, progress).items():
                 by_field[name] = as_json(computed)
         if keep and by_field != saved_fields:
-            data = json.dumps({**made_from, 'fields': by_field}).encode()
+            facts = {**made_from, 'datapoints': len(opened)}  # The page of `bags view` compares their number.
+            data = json.dumps({**facts, 'fields': by_field}).encode()
             write_json(store, file, data, checksums_name('refs.bag') in folder.names, version)
         return Statistics((name, from_json(by_field[name])) for name in names)
 

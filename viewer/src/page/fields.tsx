@@ -73,6 +73,7 @@ async function readStatistics(dataset: Dataset): Promise<Record<string, Statisti
   try {
     const found = parseJson(await readWhole(dataset.cache, `${dataset.firstFolder}statistics.json`), 'statistics.json') as Record<string, any>;
     const fields: Record<string, Statistics> = {};
+    if (typeof found.datapoints === 'number' && found.datapoints !== dataset.length) return {};  // Datapoints were added since.
     for (const [name, entry] of Object.entries(found.fields ?? {})) fields[name] = entry as Statistics;
     return fields;
   } catch (error) {
