@@ -42,7 +42,7 @@ slow: .venv/ready ## the tests marked slow, which CI runs too
 campaigns: .venv/ready ## the tests marked campaign, which take minutes each; as root, also power cuts of file systems
 	@$(STRACE)
 	@[ "$$(id -u)" -ne 0 ] || tools/debian-packages e2fsprogs xfsprogs || true
-	$(BIN)/pytest -n auto --maxprocesses 8 -m campaign $(ARGS)
+	$(BIN)/pytest -n auto --maxprocesses 8 -m campaign -o faulthandler_timeout=7200 $(ARGS)
 
 fuzz: .venv-fuzz/ready ## coverage-guided fuzzing of parsers of bytes (ARGS='--executions 100000 refs')
 	.venv-fuzz/bin/python -m tests.fuzz $(ARGS)
