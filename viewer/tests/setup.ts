@@ -23,9 +23,11 @@ export const startBrowser = (): Promise<Browser> => chromium.launch({
 /** Serves the page and the datasets of `make_datasets.py`. */
 export const serveValues = (): Promise<RangeServer> => RangeServer.start({viewer: `${ROOT}bags/viewer/static`, data: `${OUT}values`});
 
+const AXE = readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8');
+
 /** What axe finds in a page that is serious or critical: the rule and its first element. */
 export async function seriousFindings(page: Page): Promise<string[]> {
-  await page.evaluate(readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8'));
+  if (await page.evaluate(() => !('axe' in window))) await page.evaluate(AXE);
   return page.evaluate(async () => (await (window as any).axe.run({resultTypes: ['violations']})).violations
     .filter(({impact}: {impact: string}) => ['serious', 'critical'].includes(impact))
     .map(({id, nodes}: {id: string; nodes: {html: string}[]}) => `${id}: ${nodes[0].html.slice(0, 200)}`));
