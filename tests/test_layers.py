@@ -62,6 +62,13 @@ def tree_of(path):
     return ast.parse(path.read_text())
 
 
+@functools.cache
+def nodes_of(path):
+    """Returns the nodes of a module of the types that the tests below look at."""
+    types = ast.Import | ast.ImportFrom | ast.ClassDef | ast.Attribute | ast.Call
+    return [node for node in ast.walk(tree_of(path)) if isinstance(node, types)]
+
+
 def name_of(path):
     parts = path.relative_to(PACKAGE.parent).with_suffix('').parts
     return '.'.join(parts[:-1] if parts[-1] == '__init__' else parts)
@@ -74,7 +81,7 @@ NAMES = {name_of(path): path for path in MODULES}
 def imports(path):
     """Returns the modules that a module imports, inside functions and for type checking too."""
     found = set()
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -100,7 +107,7 @@ def test_imports_point_one_way():
 
 def test_names_above_datasets_are_above():
     imported = {}
-    for node in ast.walk(tree_of(NAMES[ABOVE])):
+    for node in nodes_of(NAMES[ABOVE]):
         if isinstance(node, ast.ImportFrom) and node.module.startswith('bags.'):
             imported.setdefault(node.module, set()).update(alias.name for alias in node.names)
     assert imported == {module: set(names) for module, names in above.MODULES.items()}
@@ -172,7 +179,7 @@ def test_no_circles():
 def test_pure_modules_do_no_input_and_output(path):
     for other in imports(PACKAGE / path):
         assert other.split('.')[0] not in OUTSIDE, f'{path} imports {other}'
-    calls = {node.func.id for node in ast.walk(tree_of(PACKAGE / path))
+    calls = {node.func.id for node in nodes_of(PACKAGE / path)
              if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}  # fmt: skip
     assert not calls & {'open', 'print', 'input', 'exec', 'eval'}
 
@@ -211,6 +218,7 @@ def is_underscored(name):
     return name.startswith('_') and not name.startswith('__')
 
 
+@functools.cache
 def names_of_class(node):
     """Returns the names of a class: methods, class variables, and attributes of its methods' `self`."""
     found = {each.name for each in node.body if isinstance(each, ast.FunctionDef)}
@@ -227,19 +235,19 @@ def names_of_class(node):
 @functools.cache
 def inherited_names(path, class_name):
     """Returns the names that a class has from classes of other modules, as far as these are of bags."""
-    tree, found = tree_of(path), set()
+    nodes, found = nodes_of(path), set()
     sources = {
         alias.asname or alias.name: (NAMES[node.module], alias.name)
-        for node in ast.walk(tree)
+        for node in nodes
         if isinstance(node, ast.ImportFrom) and node.module in NAMES
         for alias in node.names
     }
-    classes = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    classes = {node.name: node for node in nodes if isinstance(node, ast.ClassDef)}
     for base in classes[class_name].bases if class_name in classes else ():
         name = ast.unparse(base).partition('[')[0]
         if name in sources:
             other, original = sources[name]
-            for node in ast.walk(tree_of(other)):
+            for node in nodes_of(other):
                 if isinstance(node, ast.ClassDef) and node.name == original:
                     found |= names_of_class(node) | inherited_names(other, original)
         elif name in classes:
@@ -247,10 +255,10 @@ def inherited_names(path, class_name):
     return found
 
 
-def used_underscore_names(tree):
+def used_underscore_names(path):
     """Returns the underscore names that a module uses of objects and imports, also by `getattr`."""
     found = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute):
             found.add(node.attr)
         elif isinstance(node, ast.ImportFrom):
@@ -262,17 +270,16 @@ def used_underscore_names(tree):
 
 def test_modules_use_no_underscore_names_of_other_modules():
     for path in MODULES:
-        tree = tree_of(path)
-        own = {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
-        for node in ast.walk(tree):
+        own = {node.name for node in tree_of(path).body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 own |= names_of_class(node)
-        assert not used_underscore_names(tree) - own - OF_PYTHON - OF_PACKAGES - UNDOCUMENTED, path
+        assert not used_underscore_names(path) - own - OF_PYTHON - OF_PACKAGES - UNDOCUMENTED, path
 
 
 def test_classes_use_and_define_no_underscore_names_of_bases_in_other_modules():
     for path in MODULES:
-        for node in ast.walk(tree_of(path)):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 names = set(filter(is_underscored, names_of_class(node)))
                 assert not names & inherited_names(path, node.name), f'{path}: {node.name}'
