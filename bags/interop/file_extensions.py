@@ -37,15 +37,25 @@ _TYPES = {extension: type for type, names in _BY_TYPE.items() for extension in n
 _EXTENSIONS = {type_format: EXTENSION_OF_FORMAT[format] for type_format, format in FORMAT_OF_TYPE.items()} | {
     'opus': 'ogg', 'json': 'json', 'msgpack': 'msgpack', 'tree': 'msgpack', 'utf8': 'txt', 'array': 'npy',
 }  # fmt: skip
+_NIFTI = '.nii'
 _EXTENSION = re.compile(r'[A-Za-z0-9_-]{1,16}')
 _NOT_IN_NAMES = re.compile(r'[^A-Za-z0-9_.-]')
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Splits a file name into the stem and the extension, in lower case; '' without an extension."""
+    """Splits a file name into the stem and the extension, in lower case; '' without an extension.
+
+    The extension of compressed NIfTI is `nii.gz`, not `gz`.
+    """
     stem, dot, extension = name.rpartition('.')
     if not dot or not stem or stem.endswith('/') or not _EXTENSION.fullmatch(extension):
         return name, ''
+    if (
+        extension.lower() == 'gz'
+        and stem[-len(_NIFTI) :].lower() == _NIFTI
+        and stem[: -len(_NIFTI)][-1:] not in ('', '/')
+    ):
+        return stem[: -len(_NIFTI)], name[len(stem) - len(_NIFTI) + 1 :].lower()
     return stem, extension.lower()
 
 

@@ -6,9 +6,11 @@ It is taken for a field if most files of this affix complete others:
 - Files without the affix: `1.jpg` for `1_mask.png`. Unless the affix is a word for what files contain, most
   of the files without it have one with it.
 - Files with another affix: `1_rgb.png` and `1_depth.png`. Both are such words, or the types of the files
-  differ.
+  differ, or one is such a word and the extensions differ: `1_training.tif` and `1_manual1.gif`.
+- Files with another suffix after the name of their folder: `case/case_pre.nii.gz`, `case/case_post.nii.gz`.
 
-`img_1`, `img_2` have numbers, and `a_b`, `a_c` no files in common.
+`img_1`, `img_2` have numbers, and `a_b`, `a_c` no files in common. The only numbers that are affixes are the
+channels of nnU-Net: `1_0000.nii.gz` and `1_0001.nii.gz` for `1.nii.gz`.
 """
 
 from __future__ import annotations
@@ -19,10 +21,9 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
-from bags.interop.exported import EPISODE
 from bags.interop.file_extensions import media_type
+from bags.interop.sources.files.words import is_suffix, is_word
 
-WORD_OF_EPISODE = re.compile(EPISODE.pattern.replace(')?[^a-z]*', ')[^a-z]*'), re.IGNORECASE)
 MIN_SHARE, MIN_SHARE_BESIDE = 0.1, 0.5
 """Share of the files of the larger of two groups that must be in both, if only types make them fields; and
 the same for files with and without an affix, and for files and a folder beside them."""
@@ -39,67 +40,15 @@ MAX_SERIES = 8
 """Number of affixes that may differ in a number: `_mic1` to `_mic8`; more are items."""
 MAX_SUFFIX_PARTS, MAX_PREFIX_PARTS = 3, 2
 """Parts between separators of the longest suffix and prefix."""
-_OF_FIELDS = {
-    'annotation', 'annotations', 'audio', 'calib', 'caption', 'captions', 'color', 'colour', 'depth',
-    'disp', 'disparity', 'flow', 'frame', 'frames', 'ground', 'groundtruth', 'gt', 'image', 'images', 'img',
-    'imgs', 'input', 'inputs', 'jpegimages', 'json', 'keypoints', 'label', 'labels', 'landmarks',
-    'left', 'lidar', 'mask', 'masks', 'meta', 'metadata', 'normal', 'normals', 'output', 'outputs',
-    'photo', 'photos', 'picture', 'pictures', 'pose', 'poses', 'radar', 'rgb', 'right', 'segmentation',
-    'segmentationclass', 'segmentationobject', 'segmentations', 'semantic', 'sound', 'sounds',
-    'target', 'targets', 'text', 'texts', 'thermal', 'transcript', 'transcripts', 'txt', 'velodyne',
-    'video', 'videos', 'wav', 'wavs', 'xml',
-}  # fmt: skip
-"""Words for what a folder holds, instead of for the class of its files."""
-_OF_AFFIXES = _OF_FIELDS | {
-    'alpha', 'anno', 'annot', 'bbox', 'boxes', 'cam', 'camera', 'colors', 'colours', 'edge', 'edges',
-    'instance', 'instances', 'l', 'matte', 'mic', 'panoptic', 'parsing', 'parts', 'polygons', 'r', 'seg',
-    'skeleton', 'thumb', 'thumbnail', 'trimap',
-}  # fmt: skip
-"""Words for what a file contains, in its name."""
-_OF_ITEMS = {
-    'audio', 'frame', 'frames', 'image', 'images', 'img', 'imgs', 'photo', 'photos', 'picture', 'pictures',
-    'sound', 'sounds', 'text', 'texts', 'video', 'videos', 'wav', 'wavs',
-}  # fmt: skip
-"""Words that number items: `cam-frame0003` is a frame of many, `a_mic2` one of the microphones."""
 _SEPARATOR = re.compile(r'[_.-]')
-_WORD = re.compile(r'[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+')
-_LETTER = re.compile('[A-Za-z]')
+_LETTER, _LETTER_OR_ORDINAL = re.compile('[A-Za-z]'), re.compile('[A-Za-z]|[0-9]+(?:st|nd|rd|th)')
 _DIGIT, _DIGITS = re.compile('[0-9]'), re.compile('[0-9]+')
+_CHANNEL = re.compile('_0[0-9]{3}')
+_FIRST_CHANNEL = '_0000'
 _NUMBER = re.compile('[_.-][0-9]+(?=[_.-]|$)')
 """A number between separators: of an item, rather than a part of the name of a field."""
 
 _Extensions = Collection[str]
-
-
-def is_of_field(folder: str) -> bool:
-    """Returns whether a folder is called after what its files are: `images`, `image_2`, `left-camera`."""
-    name = folder.rpartition('/')[2].lower()
-    word = re.split(r'[\W\d_]', name, maxsplit=1)[0]
-    return word in _OF_FIELDS and WORD_OF_EPISODE.fullmatch(name) is None
-
-
-def split_folder(folder: str, others: Collection[str]) -> tuple[str, str] | None:
-    """Returns the folder whose name another one begins with, and the word after it: `train` and `masks`."""
-    for other in others:
-        word = folder[len(other) :].strip('_.-')
-        if other and folder.startswith(other) and word.lower() in _OF_AFFIXES:
-            return other, word
-    return None
-
-
-def is_word(affix: str) -> bool:
-    """Returns whether an affix says what a file contains: `_mask`, `_gtFine_color`, `sync_depth_`."""
-    text = affix.strip('_.-')
-    words = _WORD.findall(text) if text[0].isalpha() else []
-    if not words:
-        return False
-    word = words[0 if is_suffix(affix) else -1].lower()
-    return word in _OF_AFFIXES and not (word in _OF_ITEMS and _DIGIT.search(text))
-
-
-def is_suffix(affix: str) -> bool:
-    """Returns whether an affix is at the end of names."""
-    return _SEPARATOR.match(affix) is not None
 
 
 def split_affixes(stem: str) -> Iterator[tuple[str, str]]:
@@ -107,8 +56,10 @@ def split_affixes(stem: str) -> Iterator[tuple[str, str]]:
     start = stem.rfind('/') + 1
     places = [match.start() for match in _SEPARATOR.finditer(stem, start)]
     for place in places[-MAX_SUFFIX_PARTS:]:
-        if place > start and _LETTER.match(stem, place + 1):
+        if place > start and _LETTER_OR_ORDINAL.match(stem, place + 1):
             yield stem[:place], stem[place:]
+    if places and places[-1] > start and stem[-5:-3] == '_0' and _CHANNEL.fullmatch(stem, places[-1]):
+        yield stem[: places[-1]], stem[places[-1] :]
     for place in places[MAX_PREFIX_PARTS - 1 :: -1]:
         rest, affix = stem[place + 1 :], stem[start : place + 1]
         if _DIGIT.search(rest) and _LETTER.match(affix) and not _DIGIT.search(affix):
@@ -126,10 +77,16 @@ def frequent_affixes(stems: Collection[str]) -> tuple[list[str], set[str]]:
         places = set(random.Random(0).sample(range(count), SAMPLED_NAMES))  # noqa: S311
         stems = [stem for place, stem in enumerate(stems) if place in places]
     counts = Counter(affix for stem in stems for _, affix in split_affixes(stem))
+    counts = Counter({affix: count for affix, count in counts.items() if not _CHANNEL.fullmatch(affix)})
     least = max(MIN_FILES, MIN_FREQUENCY * len(stems))
     words = {affix for affix in counts if is_word(affix)}
     some = [affix for affix in counts if counts[affix] >= least or affix in words]
     return sorted(some, key=lambda affix: (-counts[affix], -len(affix), affix))[:MAX_CANDIDATES], words
+
+
+def may_have_affixes(stems: Collection[str]) -> bool:
+    """Returns whether some of the names may have affixes, given paths without extensions."""
+    return bool(frequent_affixes(stems)[0]) or any(stem.endswith(_FIRST_CHANNEL) for stem in stems)
 
 
 def find_affixes(extensions: Mapping[str, _Extensions]) -> frozenset[str]:
@@ -139,24 +96,64 @@ def find_affixes(extensions: Mapping[str, _Extensions]) -> frozenset[str]:
         extensions: The extensions of the files of each path without extension.
     """
     some, words = frequent_affixes(extensions)
+    channels = _channels(extensions)
     if not some:
-        return frozenset()
+        return frozenset(channels)
     with_affix: dict[str, dict[str, _Extensions]] = {affix: {} for affix in some}
     for stem, own in extensions.items():
         for rest, affix in split_affixes(stem):
             if affix in with_affix:
                 with_affix[affix][rest] = own
-    found = _with_bases(extensions, with_affix, words)
+    found = _with_bases(extensions, with_affix, words) | _after_folders(with_affix)
     for one, other in itertools.combinations(with_affix, 2):
         if is_suffix(one) != is_suffix(other) or _NUMBER.search(one) or _NUMBER.search(other):
             continue
-        are_words = one in words and other in words
-        if _complete(with_affix[one], with_affix[other], are_words=are_words):
+        if _complete(with_affix[one], with_affix[other], (one in words) + (other in words)):
             found |= {one, other}
     series = Counter(_DIGITS.sub('', affix) for affix in found)
     found = {affix for affix in found if series[_DIGITS.sub('', affix)] <= MAX_SERIES}
     found = {affix for affix in found if not _has_better(affix, found, with_affix)}
-    return frozenset(found) if len(found) <= MAX_AFFIXES else frozenset()
+    return frozenset(found | channels) if len(found) <= MAX_AFFIXES else frozenset(channels)
+
+
+def _channels(extensions: Mapping[str, _Extensions]) -> set[str]:
+    """Returns the numbers of the channels of nnU-Net: most files with one have a file without, in its format.
+
+    Folders without such a file do not count: the labels of a test split are often unpublished.
+    """
+    if not any(stem.endswith(_FIRST_CHANNEL) for stem in extensions):
+        return set()
+    channels: dict[str, list[str]] = defaultdict(list)
+    for stem in extensions:
+        rest, affix = stem[: -len(_FIRST_CHANNEL)], stem[-len(_FIRST_CHANNEL) :]
+        if _CHANNEL.fullmatch(affix) and rest.rpartition('/')[2]:
+            channels[affix].append(rest)
+    based = {rest for rest in channels[_FIRST_CHANNEL] if rest in extensions}
+    folders = {rest.rpartition('/')[0] for rest in based}
+    rests = {rest for rest in channels[_FIRST_CHANNEL] if rest.rpartition('/')[0] in folders}
+    own = {rest + affix for affix, each in channels.items() for rest in each}
+    bases = {stem for stem in extensions.keys() - own if stem.rpartition('/')[0] in folders}
+    fits = all(set(extensions[rest]) == set(extensions[rest + _FIRST_CHANNEL]) for rest in based)
+    is_common = len(based) >= max(MIN_FILES, MIN_BASED * len(rests), MIN_SHARE_BESIDE * len(bases))
+    return set(channels) if fits and is_common and len(channels) <= MAX_SERIES else set()
+
+
+def is_after_folder(stem: str) -> bool:
+    """Returns whether a file is called after its folder: `case/case`."""
+    folder, _, base = stem.rpartition('/')
+    return folder.rpartition('/')[2] == base and base != ''
+
+
+def _after_folders(with_affix: Mapping[str, Mapping[str, _Extensions]]) -> set[str]:
+    """Returns the suffixes of files that have the names of their folders, and that most of these have."""
+    rests = {
+        affix: each
+        for affix, each in with_affix.items()
+        if is_suffix(affix) and not _NUMBER.search(affix) and all(map(is_after_folder, each))
+    }
+    count = len(set[str]().union(*rests.values()))
+    found = {affix for affix, each in rests.items() if len(each) >= max(MIN_FILES, MIN_SHARE_BESIDE * count)}
+    return found if len(found) > 1 else set()
 
 
 def _with_bases(
@@ -183,13 +180,21 @@ def _with_bases(
     return found
 
 
-def _complete(one: Mapping[str, _Extensions], other: Mapping[str, _Extensions], *, are_words: bool) -> bool:
-    """Returns whether files with two affixes complete each other."""
+def _complete(one: Mapping[str, _Extensions], other: Mapping[str, _Extensions], words: int) -> bool:
+    """Returns whether files with two affixes complete each other.
+
+    Args:
+        one, other: The extensions of the files with each affix, by the rest of their paths.
+        words: The number of the affixes that are words for what files contain.
+    """
     shared = one.keys() & other.keys()
     smaller, larger = sorted((len(one), len(other)))
-    if are_words:
+    if words == 2:
         return bool(shared) and 2 * len(shared) >= smaller
-    differ = all(_differ(one[rest], other[rest]) for rest in shared)
+    if words and shared:
+        differ = all(set(one[rest]).isdisjoint(other[rest]) for rest in shared)
+    else:
+        differ = all(_differ(one[rest], other[rest]) for rest in shared)
     return differ and len(shared) >= max(MIN_FILES, MIN_SHARE_BESIDE * larger)
 
 

@@ -22,8 +22,9 @@ from bags.errors import SourceError
 from bags.interop.exported import are_classes
 from bags.interop.file_extensions import field_of, media_type, split_name, type_of
 from bags.interop.ignored_files import MEDIA, METADATA_TABLES
-from bags.interop.sources.files.affixes import WORD_OF_EPISODE
-from bags.interop.sources.files.fields import FileGroup, add_file, group_fields, without_folder
+from bags.interop.sources.files.fields import FileGroup, add_file, group_fields
+from bags.interop.sources.files.folders_of_fields import without_folder
+from bags.interop.sources.files.words import WORD_OF_EPISODE
 
 LAYOUTS = {
     'files': 'each file is a datapoint',

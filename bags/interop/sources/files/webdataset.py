@@ -32,7 +32,6 @@ from bags.interop.files import (
 )
 from bags.interop.ignored_files import METADATA_TABLES, is_beside, is_hidden
 from bags.interop.source import check_expanded, collect_errors, list_some
-from bags.interop.sources.files.affixes import find_affixes, is_of_field
 from bags.interop.sources.files.file_metadata import (
     INTEGER,
     FileMetadata,
@@ -41,6 +40,7 @@ from bags.interop.sources.files.file_metadata import (
     read_metadata,
     unite,
 )
+from bags.interop.sources.files.folders_of_fields import may_tell_fields
 from bags.interop.sources.files.layouts import MAX_BESIDE, find_layout, without_strays
 from bags.interop.sources.files.readings import ambiguity_of
 from bags.interop.sources.files.tar_files import Content, Tar, TarFiles, content_size, link_in_tar
@@ -260,10 +260,9 @@ class TarSource(FileSource[Content]):
         self._outside += outside
         if self._in_classes is not None:
             self._in_classes += in_classes
-        folders = {key.rpartition('/')[0] for key in fields_of}
         differ = len({files for files, *_ in field_sets}) > 1
         if len(self.tars) == 1:
-            self._may_be_folder = differ or any(map(is_of_field, folders)) or bool(find_affixes(fields_of))
+            self._may_be_folder = differ or may_tell_fields(fields_of)
         top = ''.join(f'{part}/' for part in root or ())
         for names, field_set in described:
             is_document = all(is_beside(name.removeprefix(top)) for name in names)

@@ -6,7 +6,7 @@ import bags
 from bags.interop.open_source import open_source
 from bags.interop.sources.files.fields import find_fields
 from tests.interop.sources.files.test_folders import make
-from tests.interop.sources.files.test_readings import named, pack
+from tests.interop.sources.files.test_readings import PNG, named, pack
 
 PAIRS = {
     'masks': (named('{}.jpg', '{}_mask.png'), {'jpg': 'jpeg', 'mask': 'png'}),
@@ -86,6 +86,81 @@ PAIRS = {
         {'clean': 'png', 'final': 'png', 'flow': 'bytes'},
     ),
     'of MSRC': (named('1_{}_s.png', '1_{}_s_GT.png'), {'GT': 'png', 'png': 'png'}),
+    'of nnU-Net': (
+        named('imagesTr/la_00{}_0000.nii.gz', 'labelsTr/la_00{}.nii.gz'),
+        {'images': 'bytes', 'labels': 'bytes'},
+    ),
+    'channels and a test split of nnU-Net': (
+        named(
+            'Dataset001_X/imagesTr/la_00{}_0000.nii.gz', 'Dataset001_X/imagesTr/la_00{}_0001.nii.gz',
+            'Dataset001_X/labelsTr/la_00{}.nii.gz', 'Dataset001_X/imagesTs/la_01{}_0000.nii.gz',
+            'Dataset001_X/imagesTs/la_01{}_0001.nii.gz',
+        ),
+        {'images_0000': 'bytes', 'images_0001': 'bytes', 'labels': 'bytes?'},
+    ),
+    'of the Medical Segmentation Decathlon': (
+        named('imagesTr/la_00{}.nii.gz', 'labelsTr/la_00{}.nii.gz') | named('imagesTs/la_01{}.nii.gz'),
+        {'images': 'bytes', 'labels': 'bytes?'},
+    ),
+    'of BraTS 2019': (
+        named(*(
+            f'{grade}/BraTS19_{grade[0]}{{0}}_1/BraTS19_{grade[0]}{{0}}_1_{scan}.nii.gz'
+            for grade in ('HGG', 'LGG')
+            for scan in ('flair', 't1', 't1ce', 't2', 'seg')
+        )),
+        {'flair': 'bytes', 'label': 'utf8', 'seg': 'bytes', 't1': 'bytes', 't1ce': 'bytes', 't2': 'bytes'},
+    ),
+    'of BraTS 2023': (
+        named(*(
+            f'BraTS-GLI-{{0}}-000/BraTS-GLI-{{0}}-000-{scan}.nii.gz' for scan in ('t1c', 't1n', 't2f', 'seg')
+        )),
+        {'seg': 'bytes', 't1c': 'bytes', 't1n': 'bytes', 't2f': 'bytes'},
+    ),
+    'suffixes after the names of folders': (
+        named('case{0}/case{0}_pre.png', 'case{0}/case{0}_post.png'),
+        {'post': 'png', 'pre': 'png'},
+    ),
+    'of LOL': (
+        {
+            f'{split}/{folder}/{n}.png': PNG
+            for split, numbers in (('our485', (2, 5, 6, 9)), ('eval15', (1, 22)))
+            for folder in ('low', 'high')
+            for n in numbers
+        },
+        {'high': 'png', 'low': 'png'},
+    ),
+    'of GoPro': (
+        named(
+            'train/G_1/blur/00{}.png', 'train/G_1/sharp/00{}.png',
+            'test/G_2/blur/00{}.png', 'test/G_2/sharp/00{}.png',
+        ),
+        {'blur': 'png', 'sharp': 'png'},
+    ),
+    'folders with the same names of files': (
+        {f'{folder}/{n * n}.png': PNG for folder in ('phone', 'dslr') for n in range(9)},
+        {'dslr': 'png', 'phone': 'png'},
+    ),
+    'of DRIVE': (
+        named(
+            'training/images/2{}_training.tif', 'training/1st_manual/2{}_manual1.gif',
+            'training/mask/2{}_training_mask.gif',
+            'test/images/0{}_test.tif', 'test/1st_manual/0{}_manual1.gif',
+            'test/2nd_manual/0{}_manual2.gif', 'test/mask/0{}_test_mask.gif',
+        ),
+        {'_1st_manual': 'image', '_2nd_manual': 'image?', 'images': 'image', 'mask': 'image'},
+    ),
+    'of DRIVE, in one folder': (
+        named('2{}_training.tif', '2{}_manual1.gif'),
+        {'manual1': 'image', 'training': 'image'},
+    ),
+    'of CHASE': (
+        named('Image_0{}L.jpg', 'Image_0{}L_1stHO.png', 'Image_0{}L_2ndHO.png'),
+        {'_1stHO': 'png', '_2ndHO': 'png', 'jpg': 'jpeg'},
+    ),
+    'splits in the names of folders': (
+        named('images_train/1{}.jpg', 'masks_train/1{}.png', 'images_val/2{}.jpg', 'masks_val/2{}.png'),
+        {'images': 'jpeg', 'masks': 'png'},
+    ),
 }  # fmt: skip
 
 
@@ -145,6 +220,17 @@ NO_PAIRS = {
     'of ImageNet': [f'{w}/{w}_{n}.JPEG' for w in ('n01440764', 'n01443537') for n in (10026, 10027, 293)],
     'of LFW': [f'{a}/{a}_000{n}.jpg' for a in ('Aaron_Eckhart', 'Abel_Pacheco') for n in range(1, 4)],
     'of Flickr8k': ['Images/1000268201_693b08cb0e.jpg', 'Images/1001773457_577c3a7d70.jpg', 'captions.txt'],
+    'classes of risk': [f'{a}/{n}.jpg' for a in ('low', 'medium', 'high') for n in range(9)],
+    'two classes, numbered in the same way': [f'{a}/img_{n}.jpg' for a in ('cat', 'dog') for n in range(40)],
+    'cameras of recordings': [
+        f'{a}/{n}.mp4' for a in ('mon', 'tue', 'fri') for n in ('left', 'front', 'right')
+    ],
+    'splits with the same names': [f'{a}/{n * n}.png' for a in ('train', 'val') for n in range(20)],
+    'a word in all names of a class': [f'{a}/{n * n}_{a}.png' for a in ('cat', 'dog') for n in range(20)],
+    'of TESS in folders': [
+        f'OAF_{a}/OAF_{w}_{a}.wav' for a in ('angry', 'happy') for w in ('back', 'bar', 'base', 'bath')
+    ],
+    'frames of a video': [f'{a}_000{n}.png' for a in ('x', 'y') for n in range(6)],
     'UUIDs': [f'{n * 7919:08x}-4a{n}c-4b{n * n}a.jpg' for n in range(9)],
 }
 
@@ -159,6 +245,18 @@ def test_a_rare_word_among_many_names():
     names = [f'{n}.jpg' for n in range(30_000)]
     assert find_fields([*names, *(f'{n}_mask.png' for n in range(0, 30_000, 10))]).datapoints == 30_000
     assert find_fields(names) is None
+
+
+@pytest.mark.parametrize('form', ['zip', 'tar', 'tar.gz'])
+@pytest.mark.parametrize(
+    'name', ['of nnU-Net', 'of BraTS 2023', 'of LOL', 'folders with the same names of files', 'of DRIVE']
+)
+def test_archives_of_published_datasets(name, form, tmp_path):
+    files, fields = PAIRS[name]
+    source = pack(make(tmp_path / 'in', files), tmp_path / f'out/in.{form}')
+    with pytest.raises(bags.SourceError, match="layout='fields'"):
+        open_source(source)
+    assert open_source(source, layout='fields').spec == {'__key__': 'utf8', **fields}
 
 
 @pytest.mark.parametrize('form', ['zip', 'tar', 'tar.gz'])

@@ -21,7 +21,7 @@ def named(*patterns, count=3, content=b'x'):
     """Returns files of names with `{}` for a number."""
     contents = {'jpg': CAT, 'png': PNG, 'flac': FLAC}
     return {
-        pattern.format(number): contents.get(pattern.rpartition('.')[2], content)
+        pattern.format(*[number] * pattern.count('{')): contents.get(pattern.rpartition('.')[2], content)
         for pattern in patterns
         for number in range(count)
     }
