@@ -208,12 +208,13 @@ class Dataset(Shareable, abc.ABC):
 
         Args:
             indices: The datapoints, in any order, with repeats; negative ones count from the end.
-            fields: A name, names, or a mapping of names to True, False, or the items (a range, slice or
-                list) of a sequence. Default: all fields.
+            fields: A name, names, or a mapping of names to True, False, or items: a range, slice or list of
+                the items of a sequence, or of the rows of arrays `array(dtype,?,…)`. Default: all fields.
 
         Returns:
             The columns in the order of `fields`: a new array (B, *shape) if all values of the type have one
-            size, a `Ragged` for a sequence of such a type, else a list. Optional plain fields are lists.
+            size, a `Ragged` for a sequence of such a type and for selected rows of arrays, else a list.
+            Optional plain fields are lists.
 
         Raises:
             IndexError, KeyError, TypeError: No such datapoint, field or selection.

@@ -142,28 +142,40 @@ def array_decoder(*args: str) -> Callable[[Buffer], Array]:
     dtype, shape = fixed
     size = dtype.itemsize * abs(math.prod(shape))
     if -1 in shape:
-        return functools.partial(_decode_varying, dtype, shape, size)
+        return functools.partial(_decode_varying, args, dtype, shape, size)
     checked = dtype.kind in 'bU'
     ndarray = np.ndarray
 
     def decode(data: Buffer) -> Array:
         if len(data) != size:
-            raise ValueError(f'expected {size} bytes for {dtype} of shape {shape}, got {len(data)}')
+            raise size_error(args, len(data))
         array = ndarray(shape, dtype, data).copy()
         if checked:
-            _check_elements(array)
+            check_elements(array)
         return array
 
     return decode
 
 
-def _decode_varying(dtype: np.dtype[Any], shape: tuple[int, ...], size: int, data: Buffer) -> Array:
+def size_error(args: Sequence[str], size: int) -> ValueError:
+    """Returns the error for a record of `size` bytes, given the arguments of `array(dtype,*shape)`."""
+    fixed = array_type(*args)
+    assert fixed is not None
+    dtype, shape = fixed
+    multiple = 'a multiple of ' if -1 in shape else ''
+    bytes_of_shape = dtype.itemsize * abs(math.prod(shape))
+    expected = f'{multiple}{bytes_of_shape} bytes for {dtype} of shape {_shape_text(shape)}'
+    return ValueError(f'expected {expected}, got {size}')
+
+
+def _decode_varying(
+    args: Sequence[str], dtype: np.dtype[Any], shape: tuple[int, ...], size: int, data: Buffer
+) -> Array:
     if len(data) % size:
-        expected = f'a multiple of {size} bytes for {dtype} of shape {_shape_text(shape)}'
-        raise ValueError(f'expected {expected}, got {len(data)}')
+        raise size_error(args, len(data))
     lengths = tuple(len(data) // size if length == -1 else length for length in shape)
     array = np.ndarray(lengths, dtype, data).copy()
-    _check_elements(array)
+    check_elements(array)
     return array
 
 
@@ -277,7 +289,7 @@ def array_from_parts(dtype: object, shape: object, data: Buffer) -> Array:
         array = np.ndarray(shape, element, data).copy()
     except ValueError as exc:  # The shape (2**61, 2**61, 0) has no bytes, but is too large for NumPy.
         raise ValueError(f'expected an array that NumPy can hold, got shape {tuple(shape)}') from exc
-    _check_elements(array)
+    check_elements(array)
     return array
 
 
@@ -330,7 +342,8 @@ def invalid_row(values: Array) -> int | None:
     return int(bad.reshape(len(values), -1).any(axis=1).argmax())
 
 
-def _check_elements(array: Array) -> None:
+def check_elements(array: Array) -> None:
+    """Raises ValueError if an element is invalid for its dtype; see `invalid_row`."""
     if array.dtype.kind in 'bU' and array.size and invalid_row(array[None]) is not None:
         valid = 'bools that are 0 or 1' if array.dtype.kind == 'b' else 'characters up to 0x10FFFF'
         raise ValueError(f'expected {valid}, got other elements')

@@ -38,7 +38,7 @@ class Loader:
         dataset: A reader, a view, or any object with `__len__` and `__getitem__`, such as a map-style dataset
             of PyTorch; its `__getitems__`, if it has one, is called with a list of indices.
         batch_size: Datapoints in a batch on this rank.
-        fields: Fields and items of sequences to read, as in `dataset.batch`. Default: all fields.
+        fields: Fields, and items of sequences or rows of arrays, as in `dataset.batch`. Default: all fields.
         shuffle: True: a new random order in each epoch; False: the order of the dataset; 'shards': a random
             order, a few shards at a time, for datasets on an object store.
         seed: Seed of the order, and of the random numbers of `transform`.

@@ -13,10 +13,9 @@ import numpy as np
 from bags.concurrency import Shareable, cached_attribute
 from bags.dataset.base import Dataset, FieldOrigin, WindowsView
 from bags.dataset.format.metadata import UNITS, check_facts
-from bags.dataset.format.registry import AUDIO_FORMATS, VIDEO_FORMATS
+from bags.dataset.format.registry import AUDIO_FORMATS, VIDEO_FORMATS, array_rows, has_varying_rows
 from bags.dataset.reading.columns import read_values
 from bags.dataset.reading.selection import FrameSelection
-from bags.formats.arrays import array_type
 from bags.indexing import Int64s
 from bags.media.encoders import audio_options
 from bags.streams.clocks import (
@@ -35,6 +34,8 @@ from bags.streams.measure import measure
 UNITS_TEXT = "'s', 'ms', 'us' or 'ns'"
 ROWS_AT_ONCE = 1024
 """Number of datapoints whose times or lengths are read together."""
+SIZES_AT_ONCE = 1 << 20
+"""Number of datapoints whose records are located together."""
 SAME_RATE = 0.01
 """Maximum relative difference of a rate in the metadata and the records per second of a datapoint."""
 
@@ -107,6 +108,11 @@ class StreamField(Shareable):
         self._known = known
 
     @property
+    def are_stored_rows(self) -> bool:
+        """Whether the elements are rows of stored arrays, which are read without the rest of the arrays."""
+        return self.type == 'rows' and not self._are_windows
+
+    @property
     def type(self) -> ElementType:
         """What the elements are."""
         return self._known.type
@@ -160,8 +166,7 @@ class StreamField(Shareable):
         if not is_sound and not dataset.has_frames(self.name):
             if field_type.sequence:
                 return 'items'
-            shape = array_type(*field_type.args) if field_type.format == 'array' else None
-            if shape is not None and shape[1][:1] == (-1,):
+            if has_varying_rows(field_type):
                 return 'rows'
             raise TypeError(
                 f'field {self.name!r} of type {field_type.text}: expected a sequence, a video, a '
@@ -277,14 +282,19 @@ class StreamField(Shareable):
         """Returns the number of rows of arrays: from the sizes of their records, if these are known."""
         if self._are_windows:
             return self.dataset.item_counts(rows, self.name)
-        fixed = array_type(*self._field_type.args)
+        fixed = array_rows(self._field_type.format, self._field_type.args)
         assert fixed is not None
-        size = fixed[0].itemsize * math.prod(fixed[1][1:])
-        ranges = self.dataset.record_ranges(rows, self.name)
-        if ranges is not None and not any(source.bag.is_compressed for source in ranges.sources):
-            return ranges.sizes() // size
-        (arrays,) = self.dataset.read_selection(rows, {self.name: True}, read_values).values()
-        return np.array([0 if array is None else len(array) for array in arrays], np.int64)
+        size = fixed[0].itemsize * math.prod(fixed[1])
+        counts = np.zeros(len(rows), np.int64)
+        for start in range(0, len(rows), SIZES_AT_ONCE):
+            some = rows[start : start + SIZES_AT_ONCE]
+            ranges = self.dataset.record_ranges(some, self.name)
+            if ranges is not None and not any(source.bag.is_compressed for source in ranges.sources):
+                counts[start : start + len(some)] = ranges.sizes() // size
+                continue
+            (arrays,) = self.dataset.read_selection(some, {self.name: True}, read_values).values()
+            counts[start : start + len(some)] = [0 if array is None else len(array) for array in arrays]
+        return counts
 
     def _measure(self, rows: Int64s, needs_seconds: bool) -> tuple[Int64s, Seconds]:
         """Returns the frames or samples, and the seconds, of datapoints, by their headers."""

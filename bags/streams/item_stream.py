@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from bags.dataset.reading.columns import read_values
-from bags.dataset.reading.selection import FrameSelection
+from bags.dataset.reading.selection import FrameSelection, PerRowItems
 from bags.indexing import Int64s
 from bags.media.frames import Elements, as_seconds
 from bags.streams.clocks import EPSILON, Seconds
@@ -76,7 +76,8 @@ class ItemStream:
         """
         count = len(self)
         if isinstance(key, slice):
-            return self._read(np.arange(count)[key])
+            chosen = range(count)[key]
+            return self._read(np.arange(chosen.start, chosen.stop, chosen.step))
         if isinstance(key, list | tuple | range | np.ndarray) and np.ndim(key):
             return self._read(self._numbers(key, count))
         try:
@@ -104,9 +105,16 @@ class ItemStream:
             asked = FrameSelection(numbers)
         elif field.type == 'items':
             asked = numbers.tolist()
+        elif field.are_stored_rows:
+            count = np.array([len(numbers)])
+            is_range = len(numbers) and int(numbers[-1]) - int(numbers[0]) == len(numbers) - 1
+            if is_range and (np.diff(numbers) == 1).all():
+                asked = PerRowItems(numbers[:1], count)
+            else:
+                asked = PerRowItems(None, count, numbers)
         (value,) = dataset.read_selection(self._rows, {field.name: asked}, read_values)[field.name]
         if field.type == 'rows':
-            value = [] if value is None else value[numbers]
+            value = [] if value is None else value[numbers] if asked is True else value
         return as_one_array(value)
 
     def at(self, seconds: float | Sequence[float] | npt.NDArray[Any]) -> Any:

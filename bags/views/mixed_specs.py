@@ -13,7 +13,7 @@ from bags.dataset.base import Dataset, WindowsView
 from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.registry import are_pictures
 from bags.dataset.format.spec import FieldType, Schema, parse_type
-from bags.dataset.reading.batch import Column
+from bags.dataset.reading.batch import Column, Ragged
 from bags.dataset.reading.columns import ReadField, read_column, read_records
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.row_groups import divide_fields
@@ -37,8 +37,10 @@ def items_of(value: Any) -> Any:
     return list(value) if isinstance(value, np.ndarray) else value
 
 
-def varying_column(field_type: FieldType, column: Column, _: Any) -> list[Any]:
+def varying_column(field_type: FieldType, column: Column, _: Any) -> Column:
     """Converts a column of arrays of one shape to a column of a type with a varying length."""
+    if isinstance(column, Ragged) and not field_type.sequence:  # Rows of the arrays.
+        return column
     values = list_column(field_type, column)
     return [*map(items_of, values)] if field_type.sequence else values
 
@@ -63,7 +65,9 @@ class MissingValues(MissingFields):
         self._names = names
 
     def read_selection(self, rows: Int64s, selection: Selection, read: ReadField) -> dict[str, Column]:
-        lists, rest = divide_fields(selection, self._names)
+        # A column of rows of arrays is no list.
+        names = [name for name in self._names if selection.get(name, True) is True]
+        lists, rest = divide_fields(selection, names)
         columns: dict[str, Column] = {name: [None] * len(rows) for name in lists}
         return columns | super().read_selection(rows, rest, read)
 

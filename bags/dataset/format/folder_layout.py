@@ -48,6 +48,7 @@ class Decoder:
         lazy: bool,
         find_frames: Callable[[], Callable[..., Any] | None],
         max_size: int | None = None,
+        rows: tuple[np.dtype[Any], tuple[int, ...]] | None = None,
     ) -> None:
         self.decode = decode
         """None if the record is the value."""
@@ -58,6 +59,8 @@ class Decoder:
         """The shape of the values, if all have the same size."""
         self.length = _size(fixed)
         """Bytes of a record, if all have the same size; else 0."""
+        self.rows = rows
+        """Dtype and shape of the rows of arrays whose records are the bytes of their rows; else None."""
         self.accepts_view = accepts_view
         """Whether `decode` accepts a view of the file instead of a copy."""
         self.max_items = sys.maxsize
@@ -85,8 +88,9 @@ def _decoder_for(field_type: FieldType, function: Callable[..., Any], max_value_
         decode = bytes.decode  # The fastest decoder: records are bytes here.
     is_copied = decode in (bytes, bytes.decode) or (fixed and _size(fixed) <= SMALL)
     accepts_view = registry.is_built_in(function) and not is_copied
+    rows = registry.array_rows(field_type.format, field_type.args, functions)
     decoder = Decoder(
-        None if decode is bytes else decode, fixed, accepts_view, False, find_frames, max_value_size
+        None if decode is bytes else decode, fixed, accepts_view, False, find_frames, max_value_size, rows
     )
     if decoder.length:
         decoder.max_items = max_value_size // decoder.length
@@ -100,6 +104,7 @@ def _raw_decoder(field_type: FieldType, functions: Mapping[str, Callable[..., An
     # In raw mode an invalid type argument does not prevent reading.
     with contextlib.suppress(ValueError, ImportError):
         decoder.length = _size(registry.fixed_dtype(field_type.format, field_type.args, functions))
+        decoder.rows = registry.array_rows(field_type.format, field_type.args, functions)
     return decoder
 
 

@@ -206,10 +206,34 @@ def is_stream(field_type: FieldType) -> bool:
     """Returns whether values of a type may have elements along time, see `Dataset.stream`."""
     if field_type.sequence or field_type.format in (*VIDEO_FORMATS, *AUDIO_FORMATS):
         return True
-    if field_type.format == 'array':
-        array = arrays.array_type(*field_type.args)
-        return array is not None and array[1][:1] == (-1,)
-    return field_type.format not in _TYPES
+    return has_varying_rows(field_type) or field_type.format not in _TYPES
+
+
+def has_varying_rows(field_type: FieldType) -> bool:
+    """Returns whether values of a type are arrays whose first dimension is `?`: their elements are rows."""
+    if field_type.sequence or field_type.format != 'array':
+        return False
+    array = arrays.array_type(*field_type.args)
+    return array is not None and array[1][:1] == (-1,)
+
+
+def array_rows(
+    format: str, args: tuple[str, ...], decoders: Mapping[str, _Function] | None = None
+) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
+    """Returns dtype and shape of the rows of arrays `array(dtype,?,*shape)`; also with a length for the `?`.
+
+    Returns:
+        None for other types; and with `decoders` also if the function of `array` is not the built-in one.
+
+    Raises:
+        ValueError: The arguments are invalid for the type.
+    """
+    if format != 'array' or (decoders is not None and decoders.get(format) is not arrays.decode_array):
+        return None
+    array = arrays.array_type(*args)
+    if array is None or not array[1] or -1 in array[1][1:] or 0 in array[1][1:]:
+        return None
+    return array[0], array[1][1:]
 
 
 def may_have_times(field_type: FieldType) -> bool:

@@ -83,7 +83,7 @@ class FieldReader(Shareable):
         try:
             return record if decode is None else decode(record)
         except Exception as exc:
-            self._fail(index, exc)
+            self.fail(index, exc)
 
     def check_items(self, first: int, count: int) -> None:
         """Raises DecodeError if compressed items of a sequence would exceed `max_value_size` in memory."""
@@ -92,7 +92,7 @@ class FieldReader(Shareable):
             detail = f'{count} items of {size} bytes exceed max_value_size, which allows {limit} items'
             raise DecodeError(self.name, first, self.type.text, detail, self.bag.source_of(first))
 
-    def _fail(self, index: int, exc: Exception) -> NoReturn:
+    def fail(self, index: int, exc: Exception) -> NoReturn:
         """Raises the error of a record whose decoder failed."""
         # Lazy decoders read the file, which may raise OSError.
         if isinstance(exc, BagsError) or (self.decoder.lazy and isinstance(exc, OSError)):
@@ -163,7 +163,7 @@ class FieldReader(Shareable):
         try:
             return self.decoder.decode(record)
         except Exception as exc:
-            self._fail(index, exc)
+            self.fail(index, exc)
 
     # Frames of a value.
 
@@ -235,7 +235,7 @@ class FieldReader(Shareable):
         except (BagsError, OSError):
             raise
         except Exception as exc:
-            self._fail(index, exc)
+            self.fail(index, exc)
         return frames
 
     def _times(self, index: int) -> FrameTimes | None:
@@ -251,7 +251,7 @@ class FieldReader(Shareable):
         except (BagsError, OSError):
             raise
         except Exception as exc:
-            self._fail(index, exc)
+            self.fail(index, exc)
         if error is None:
             self._lengths[index] = length
         elif not isinstance(error, BagsError):

@@ -93,13 +93,15 @@ class SizedRowReader(RowReader, Protocol):
 
 
 def ranges_of_refs(field: FieldReader, refs: Refs, items: Asked, unsigned: bool) -> RecordRanges | None:
-    """Returns the locations of the records of rows, from their refs; None for selected frames of videos.
+    """Returns the locations of the records of rows, from their refs; None for parts of records.
 
     Raises:
         BadRef: A ref is outside the bag; names the first one.
     """
     firsts, counts = refs if isinstance(refs, tuple) else (refs, None)
     expect_refs(field, firsts, counts)
+    if counts is None and items is not True:
+        return None
     if isinstance(items, PerRowItems):
         if items.are_frames:
             return None

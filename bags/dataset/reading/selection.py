@@ -11,10 +11,16 @@ from typing import Any, Literal, SupportsIndex, cast
 import numpy as np
 import numpy.typing as npt
 
-from bags.dataset.format.registry import STRUCTURED_FORMATS, VIDEO_FORMATS, are_pictures, decoders
-from bags.dataset.format.spec import Schema
+from bags.dataset.format.registry import (
+    STRUCTURED_FORMATS,
+    VIDEO_FORMATS,
+    are_pictures,
+    decoders,
+    has_varying_rows,
+)
+from bags.dataset.format.spec import FieldType, Schema
 from bags.dataset.reading.batch import concat_ranges
-from bags.indexing import Int64s, as_integers
+from bags.indexing import MAX_INT64, Int64s, as_integers
 from bags.validation import no_field
 
 Fill = Literal['nearest', 'previous', 'linear', 'exact']
@@ -87,7 +93,17 @@ Span = Times | Steps | Between
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PerRowItems:
-    """Items that differ from row to row, as in windows: items of a sequence, or frames of a video."""
+    """Items that differ from row to row: items of a sequence, frames of a video, or rows of an array.
+
+    Rows `[start, stop)` of the arrays `tokens` of many datapoints are read with one call, in any order and
+    with repeats. Reads of one file are merged:
+
+        items = PerRowItems(starts, stops - starts)
+        ragged = dataset.read_selection(indices, {'tokens': items}, read_column)['tokens']
+
+    `ragged.values` has the rows of all datapoints, concatenated, and `ragged.offsets` where each begins.
+    Starts are at least 0; IndexError is raised for rows beyond the end of an array.
+    """
 
     starts: Int64s | None
     """The first item of each row, shape (B,), if each row has consecutive items; else None."""
@@ -153,7 +169,7 @@ def select_fields(fields: Fields, schema: Schema) -> Selection:
 
     Raises:
         KeyError: A field does not exist.
-        TypeError: The argument is not a selection, or selects items of a field that is not a sequence.
+        TypeError: The argument is not a selection, or selects items of a field that has none.
     """
     if fields is None:
         return dict.fromkeys(schema, True)
@@ -172,11 +188,16 @@ def select_fields(fields: Fields, schema: Schema) -> Selection:
             raise KeyError(no_field(name, schema) + _advice_of_path(name, schema))
         if items is True:
             selection[name] = True
-        elif isinstance(items, range | slice) and schema[name].sequence:
+        elif isinstance(items, range | slice) and has_items(schema[name]):
             selection[name] = items
         elif items is not False:
             selection[name] = _as_items(name, items, schema)
     return selection
+
+
+def has_items(field_type: FieldType) -> bool:
+    """Returns whether items of a field can be selected: of a sequence, or the rows of an array."""
+    return field_type.sequence or has_varying_rows(field_type)
 
 
 def _advice_of_path(name: str, schema: Schema) -> str:
@@ -251,11 +272,12 @@ def _as_items(name: str, items: Any, schema: Schema) -> Items:
         if not have_frames and not (field_type.sequence and are_pictures(field_type.format, field_type.args)):
             raise TypeError(f'field {name!r} of type {schema[name].text} has no frames: got {items!r}')
         return items
-    if not schema[name].sequence:
+    if not has_items(schema[name]):
         expected = (
             'True, False or bags.frames(…)' if schema[name].format in VIDEO_FORMATS else 'True or False'
         )
-        detail = f'field {name!r} of type {schema[name].text} is not a sequence'
+        what = 'has no ? as its first dimension' if schema[name].format == 'array' else 'is not a sequence'
+        detail = f'field {name!r} of type {schema[name].text} {what}'
         raise TypeError(f'{detail}: expected {expected}, got {items!r}')
     if isinstance(items, list | tuple | np.ndarray):
         return as_integers(items, f'field {name!r}')
@@ -311,6 +333,30 @@ def select_many(
     ]
     lengths = np.fromiter(map(len, parts), np.int64, len(parts))
     return np.concatenate(parts) if parts else np.empty(0, np.int64), lengths
+
+
+def items_of_rows(items: Items, counts: Int64s) -> PerRowItems:
+    """Returns the selected positions in sequences of `counts` items, as `select_items`.
+
+    Raises:
+        IndexError: A position in a list, or in `PerRowItems`, is out of range.
+    """
+    if isinstance(items, PerRowItems):
+        items.expect_within(counts)
+        return items
+    if isinstance(items, range) and items.step == 1:
+        items = slice(max(items.start, 0), max(items.stop, 0))
+    if isinstance(items, slice) and items.step in (None, 1):
+        starts, stops = _clip(items.start, 0, counts), _clip(items.stop, MAX_INT64, counts)
+        return PerRowItems(starts, np.maximum(stops - starts, 0))
+    numbers, lengths = select_many(items, np.zeros_like(counts), counts)
+    return PerRowItems(None, lengths, numbers)
+
+
+def _clip(bound: SupportsIndex | None, default: int, counts: Int64s) -> Int64s:
+    """Returns a bound of a slice for sequences of `counts` items."""
+    number = default if bound is None else max(-MAX_INT64, min(operator.index(bound), MAX_INT64))
+    return np.maximum(counts + number, 0) if number < 0 else np.minimum(counts, number)
 
 
 def divide(selection: Selection, groups: Sequence[Int64s]) -> list[Selection]:

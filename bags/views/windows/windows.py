@@ -114,7 +114,9 @@ class Windows(WindowsView):
         self._sizes = {name: self.anchors.size(name) for name in spans}
         """The number of elements of each field in a window; None if it differs."""
         self._has_plain_items = all(
-            isinstance(span, Steps) and self.anchors.is_by_index(name) and streams[name].type == 'items'
+            isinstance(span, Steps)
+            and self.anchors.is_by_index(name)
+            and (streams[name].type == 'items' or streams[name].are_stored_rows)
             for name, span in spans.items()
         ) and isinstance(every, str)
         if self.anchors.is_known_from_refs:
@@ -230,7 +232,7 @@ class Windows(WindowsView):
         }
         inner_selection, columns = dict[str, Any](), dict[str, Column]()
         for name, items in selection.items():
-            if name in located and self.anchors.streams[name].type in ('samples', 'rows'):
+            if name in located and self._is_read_whole(name):
                 columns[name] = self._elements_of(name, items, rows, located[name])
             elif name in located:
                 inner_selection[name] = self._items_of(name, located[name], items)
@@ -394,6 +396,11 @@ class Windows(WindowsView):
             return windows
         filled: Column = self._fill_windows(as_one_array(windows), where)
         return filled
+
+    def _is_read_whole(self, name: str) -> bool:
+        """Returns whether windows of a field are cut from recordings, or from arrays of other windows."""
+        stream = self.anchors.streams[name]
+        return stream.type == 'samples' or (stream.type == 'rows' and not stream.are_stored_rows)
 
     def _recordings(self, name: str, rows: Int64s) -> dict[int, Any]:
         clock = self.anchors.streams[name].clock
