@@ -105,6 +105,9 @@ class Packed:
         fill = [total / (limit * max(1, self.bins)) for limit, total in zip(limits, totals, strict=True)]
         self.fill = dict(zip(budgets, fill, strict=True)) if isinstance(budget, Mapping) else fill[0]
         """Mean share of the budget that the bins use; a mapping for several budgets."""
+        mean = [total / max(1, self.bins) for total in totals]
+        self.mean = dict(zip(budgets, mean, strict=True)) if isinstance(budget, Mapping) else mean[0]
+        """Mean number of items in a bin; a mapping for several budgets."""
         # Positions in the order of lengths. An epoch permutes datapoints of equal lengths.
         self._positions = mixed[np.argsort(bins[mixed], kind='stable')]
         self._offsets = offsets_of(np.bincount(bins, minlength=self.bins))
