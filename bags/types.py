@@ -8,6 +8,7 @@ from bags.dataset.base import WindowsView
 from bags.dataset.format.options import ReadOptions, WriteOptions
 from bags.dataset.reading.difference import Diff
 from bags.dataset.reading.frames import LazyFrames
+from bags.dataset.reading.origins import Origin, Origins
 from bags.dataset.reading.selection import Between, Steps, Times
 from bags.interop.formats import Importer
 from bags.interop.source import Source
@@ -41,6 +42,8 @@ __all__ = [
     'Normalize',
     'NormalizeGroups',
     'Note',
+    'Origin',
+    'Origins',
     'PackedSequences',
     'Padded',
     'ReadOptions',

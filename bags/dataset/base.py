@@ -31,7 +31,7 @@ import numpy.typing as npt
 from bags.concurrency import Shareable, cached_attribute, map_concurrently
 from bags.dataset import above
 from bags.dataset.format.folder import Folder
-from bags.dataset.format.metadata import Metadata, merge_metadata, metadata_of_fields
+from bags.dataset.format.metadata import Metadata, merge_metadata, metadata_of_fields, rename_facts
 from bags.dataset.format.options import WriteOptions
 from bags.dataset.format.refs import is_missing
 from bags.dataset.format.registry import VIDEO_FORMATS, decoders
@@ -42,6 +42,7 @@ from bags.dataset.reading.difference import Diff
 from bags.dataset.reading.field_reader import FieldReader, Record
 from bags.dataset.reading.fingerprint import digest_of, fingerprint
 from bags.dataset.reading.key_values import Matches, sort_matches
+from bags.dataset.reading.origins import Origin, Origins
 from bags.dataset.reading.row_groups import Datapoint, RowGroup, divide_fields, merge_columns, merge_ranges
 from bags.dataset.reading.row_reader import FolderFields, RecordRanges
 from bags.dataset.reading.selection import (
@@ -81,15 +82,32 @@ Media = Literal['bytes', 'location'] | None
 
 
 class FieldOrigin(NamedTuple):
-    """A dataset that the values of a field come from: a reader, or a view of windows."""
+    """A dataset that the values of a field come from: a reader, or a view that computes them."""
 
     dataset: Dataset
-    field: str
-    """The name of the field there."""
-    facts: Mapping[str, Any]
-    """The metadata of the field. Names of other fields are as in the dataset whose origins were asked."""
-    times: Mapping[str, Any]
-    """The metadata of the field of its times."""
+    field: str | None
+    """The name of the field there; None for datapoints as a whole."""
+    datasets: tuple[int, ...] = ()
+    """The positions of the datasets, as in `Origin`, on the way to this one."""
+    new_names: tuple[Mapping[str, str], ...] = ()
+    """The new names of fields on the way, the innermost first."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """The metadata of the field. Names of other fields are as in the dataset whose origins were asked."""
+        return functools.reduce(rename_facts, self.new_names, self._facts_of(self.field))
+
+    @property
+    def times(self) -> Mapping[str, Any]:
+        """The metadata of the field of its times."""
+        facts = self._facts_of(self.field)
+        times = facts.get('times') if isinstance(facts, Mapping) else None
+        return self._facts_of(times) if isinstance(times, str) else {}
+
+    def _facts_of(self, field: str | None) -> Any:
+        if isinstance(self.dataset, View):
+            return {}  # Its values are computed.
+        return self.dataset.metadata.get('fields', {}).get(field, {})
 
 
 class Dataset(Shareable, abc.ABC):
@@ -127,7 +145,18 @@ class Dataset(Shareable, abc.ABC):
     """Whether reads wait for a network."""
     documented_names: ClassVar[tuple[str, ...]] = (
         *('spec', 'metadata', 'size', 'shards', 'unfinished', 'partial', 'fingerprint', 'retries'),
-        *('batch', 'column', 'records', 'datapoint_of', 'file', 'lengths', 'find', 'find_many'),
+        *(
+            'batch',
+            'column',
+            'records',
+            'datapoint_of',
+            'origin',
+            'origins',
+            'file',
+            'lengths',
+            'find',
+            'find_many',
+        ),
         *('stream', 'durations'),
         *('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split', 'unique', 'diff', 'save'),
         *('to_arrow', 'to_arrow_dataset', 'close'),
@@ -327,6 +356,42 @@ class Dataset(Shareable, abc.ABC):
         """
         check_sequence(field, self.schema)
         return self.records(field).locate(item)[0]
+
+    def origin(self, index: SupportsIndex, field: str | None = None) -> Origin:
+        """Returns where a datapoint comes from: the dataset, the datapoint there, and the part of it.
+
+        Args:
+            index: The datapoint.
+            field: The field. Default: for windows, the field `every`; for a `join`, any field of the first
+                dataset.
+
+        Raises:
+            IndexError, KeyError: No such datapoint or field.
+            ValueError: The field has no value here, as it has no match in a `join`, or is not in this
+                dataset of a `concat`.
+        """
+        origins = self.origins([check_index(index, len(self))], field)
+        datapoint, *part = (int(column[0]) for column in origins[1:])
+        if datapoint < 0:
+            raise ValueError(f'datapoint {operator.index(index)}: field {field!r} has no value')
+        datasets = tuple(number for number in origins.datasets[0].tolist() if number >= 0)
+        anchor, start, stop = (None if number < 0 else number for number in part)
+        return Origin(datasets, datapoint, anchor, start, stop)
+
+    def origins(self, indices: Iterable[SupportsIndex] | None = None, field: str | None = None) -> Origins:
+        """Returns where datapoints come from, as `origin` does, as arrays.
+
+        Args:
+            indices: The datapoints. Default: all.
+            field: As in `origin`.
+
+        Raises:
+            IndexError, KeyError: No such datapoint or field.
+        """
+        if field is not None:
+            check_name(field)
+            select_fields(field, self.schema)
+        return self.trace(field, np.arange(len(self)) if indices is None else as_indices(indices, len(self)))
 
     def file(self, index: SupportsIndex, field: str, item: SupportsIndex | None = None) -> BinaryIO:
         """Opens a record as a seekable binary file, read on demand.
@@ -880,18 +945,44 @@ class Dataset(Shareable, abc.ABC):
     def roots(self) -> list[Folder]:
         """Returns the folder of each underlying dataset, without duplicates of a path."""
 
-    def field_origins(self, field: str) -> list[FieldOrigin]:
-        """Returns the datasets that the values of a field come from."""
-        facts_by_field = self.metadata.get('fields', {})
-        facts = facts_by_field.get(field, {})
-        times = facts.get('times') if isinstance(facts, dict) else None
-        return [
-            FieldOrigin(self, field, facts, facts_by_field.get(times, {}) if isinstance(times, str) else {})
-        ]
+    def field_origins(self, field: str | None) -> list[FieldOrigin]:
+        """Returns the datasets that the values of a field come from; for None, the datapoints as a whole."""
+        return [FieldOrigin(self, field)]
 
-    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
-        """Returns the position in `field_origins` and the datapoint there, of datapoints: int64 (n,) each."""
+    def origin_rows(self, field: str | None, indices: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns the position in `field_origins` and the datapoint there, of datapoints: int64 (n,) each.
+
+        -1 for the datapoint if there is none.
+        """
         return np.zeros(len(indices), np.int64), indices
+
+    def trace(self, field: str | None, indices: Int64s) -> Origins:
+        """Returns `origins` of checked indices."""
+        which, rows = self.origin_rows(field, indices)
+        parts = []
+        for number, origin in enumerate(self.field_origins(field)):
+            chosen = np.flatnonzero((which == number) & (rows >= 0))
+            if len(chosen):
+                below = origin.dataset.trace_rows(origin.field, rows[chosen])
+                parts.append((chosen, origin.datasets, below))
+        return Origins.merge(len(indices), parts)
+
+    def trace_rows(self, field: str | None, rows: Int64s) -> Origins:
+        """Returns the origins of datapoints of a dataset of `field_origins`."""
+        return Origins.of_rows(rows)
+
+    def trace_elements(self, field: str, rows: Int64s, elements: Int64s) -> Int64s:
+        """Returns the elements in the origins of datapoints, given elements of these, (n, k) each.
+
+        The elements of windows are then elements of their datapoints; all others stay.
+        """
+        which, origin_rows = self.origin_rows(field, rows)
+        traced = elements.copy()
+        for number, (dataset, name, *_) in enumerate(self.field_origins(field)):
+            chosen = np.flatnonzero((which == number) & (origin_rows >= 0))
+            if isinstance(dataset, WindowsView) and name is not None and len(chosen):
+                traced[chosen] = dataset.trace_window_elements(name, origin_rows[chosen], elements[chosen])
+        return traced
 
     @abc.abstractmethod
     def fingerprint_of(self, fields: Sequence[str], of_origin: bool) -> str:
@@ -1150,11 +1241,14 @@ class View(Dataset):
         """Converts indices to indices of the underlying dataset."""
         return indices
 
-    def field_origins(self, field: str) -> list[FieldOrigin]:
-        return self.dataset_of(field).field_origins(field)
+    def _dataset_of_origin(self, field: str | None) -> Dataset:
+        return self.datasets[0] if field is None else self.dataset_of(field)
 
-    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
-        return self.dataset_of(field).origin_rows(field, self.source_indices(indices))
+    def field_origins(self, field: str | None) -> list[FieldOrigin]:
+        return self._dataset_of_origin(field).field_origins(field)
+
+    def origin_rows(self, field: str | None, indices: Int64s) -> tuple[Int64s, Int64s]:
+        return self._dataset_of_origin(field).origin_rows(field, self.source_indices(indices))
 
     def open_field(self, name: str) -> FieldReader:
         return self.dataset_of(name).open_field(name)
@@ -1168,20 +1262,15 @@ class WindowsView(View):
 
     Examples:
         >>> windows = dataset.windows(every='state', state=bags.steps(0, 2))
-        >>> len(windows), windows.origin(3)
-        (52, (1, 0))
+        >>> len(windows), windows.origin(3).datapoint, windows.origin(3).anchor
+        (52, 1, 0)
     """
 
-    documented_names = ('origin', 'origins', 'anchor_times')
-
-    def origin(self, index: SupportsIndex) -> tuple[int, int]:
-        """Returns the datapoint of a window, and its first item or anchor."""
-        rows, items = self.origins([check_index(index, len(self))])
-        return int(rows[0]), int(items[0])
+    documented_names = ('anchor_times',)
 
     @abc.abstractmethod
-    def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
-        """Returns the datapoints and items of `origin` for many windows, or for all, int64 (n,) each."""
+    def trace_window_elements(self, field: str, windows: Int64s, elements: Int64s) -> Int64s:
+        """As `trace_elements`, for elements of windows."""
 
     @abc.abstractmethod
     def element_times(self, field: str, rows: Int64s) -> list[tuple[npt.NDArray[np.float64], float]]:

@@ -385,11 +385,13 @@ class WindowRateClock(ConstantClock):
 
     def starts(self, rows: Int64s) -> Seconds:
         _, windows = self.dataset.origin_rows(self.field, rows)
+        windows = windows.clip(0)  # Of a missing value, any window.
         times_of_windows = self._windows.element_times(self._name, windows)
         return np.array([times[0] if len(times) else np.nan for times, _ in times_of_windows])
 
     def rates(self, rows: Int64s) -> Seconds:
         _, windows = self.dataset.origin_rows(self.field, rows)
+        windows = windows.clip(0)  # Of a missing value, any window.
         rates = self._windows.element_rates(self._name, windows)
         assert rates is not None
         return rates
@@ -409,6 +411,7 @@ class WindowClock(TableClock):
 
     def _read(self, rows: Int64s) -> list[Seconds]:
         _, windows = self.dataset.origin_rows(self.field, rows)
+        windows = windows.clip(0)  # Of a missing value, any window.
         return [_with_end(*times) for times in self._windows.element_times(self._name, windows)]
 
 

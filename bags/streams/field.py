@@ -124,7 +124,7 @@ class StreamField(Shareable):
 
     def _facts_of(self, origin: FieldOrigin) -> StreamFacts:
         if isinstance(origin.dataset, WindowsView) and self._times is None:
-            return StreamFacts(None, None, None, 1.0, None, origin.dataset, origin.field)
+            return StreamFacts(None, None, None, 1.0, None, origin.dataset, origin.field or self.name)
         facts: Mapping[str, Any] = origin.facts
         check_facts(self.name, facts)
         times = facts.get('times')

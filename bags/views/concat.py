@@ -23,6 +23,7 @@ from bags.dataset.format.spec import (
 )
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.key_values import Matches, sort_matches
+from bags.dataset.reading.origins import Origins
 from bags.dataset.reading.row_groups import Datapoint, RowGroup, divide_fields, group_by_part
 from bags.dataset.reading.selection import Selection
 from bags.errors import SpecError
@@ -146,14 +147,17 @@ class Concat(View):
     def fingerprint_options(self) -> object:
         return () if self._source is None else (self._source.name, self._source.sources)
 
-    def field_origins(self, field: str) -> list[FieldOrigin]:
+    def field_origins(self, field: str | None) -> list[FieldOrigin]:
         if self._is_source(field):
-            return [FieldOrigin(self, field, {}, {})]
-        parts = [self.datasets[number] for number in self._parts_with(field)]
-        return [origin for part in parts for origin in part.field_origins(field)]
+            return [FieldOrigin(self, field)]
+        return [
+            origin._replace(datasets=(number, *origin.datasets))
+            for number in self._parts_with(field)
+            for origin in self.datasets[number].field_origins(field)
+        ]
 
-    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
-        which, rows = np.zeros_like(indices), np.zeros_like(indices)
+    def origin_rows(self, field: str | None, indices: Int64s) -> tuple[Int64s, Int64s]:
+        which, rows = np.zeros_like(indices), np.full_like(indices, -1)
         if self._is_source(field):
             return which, indices
         parts, within = self._layout.many(indices)
@@ -166,12 +170,16 @@ class Concat(View):
             first += len(self.datasets[part].field_origins(field))
         return which, rows
 
-    def _is_source(self, field: str) -> bool:
+    def trace_rows(self, field: str | None, rows: Int64s) -> Origins:
+        # The field of the names of datasets, whose origin is this view.
+        return self.trace(None, rows)
+
+    def _is_source(self, field: str | None) -> bool:
         return self._source is not None and field == self._source.name
 
-    def _parts_with(self, field: str) -> list[int]:
-        """Returns the datasets that have a field, by their positions."""
-        return [number for number, part in enumerate(self.datasets) if field in part.schema]
+    def _parts_with(self, field: str | None) -> list[int]:
+        """Returns the datasets that have a field, by their positions; all for None."""
+        return [number for number, part in enumerate(self.datasets) if field is None or field in part.schema]
 
     def open_field(self, name: str) -> FieldReader:
         if self._source is not None and name == self._source.name:

@@ -19,7 +19,7 @@ import numpy as np
 
 from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset, FieldOrigin, Select, View
-from bags.dataset.format.metadata import Metadata, rename_facts, rename_metadata
+from bags.dataset.format.metadata import Metadata, rename_metadata
 from bags.dataset.format.spec import FieldType, check_names
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import ReadField
@@ -120,14 +120,15 @@ class Edited(View):
     def dataset_of(self, field: str) -> Dataset:
         return self.datasets[0]
 
-    def field_origins(self, field: str) -> list[FieldOrigin]:
+    def field_origins(self, field: str | None) -> list[FieldOrigin]:
         return [
-            origin._replace(facts=rename_facts(origin.facts, self.new_names))
-            for origin in self.datasets[0].field_origins(self.names[field])
+            origin._replace(new_names=(*origin.new_names, self.new_names))
+            for origin in self.datasets[0].field_origins(self.names[field] if field is not None else None)
         ]
 
-    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
-        return self.datasets[0].origin_rows(self.names[field], indices)
+    def origin_rows(self, field: str | None, indices: Int64s) -> tuple[Int64s, Int64s]:
+        name = None if field is None else self.names[field]
+        return self.datasets[0].origin_rows(name, indices)
 
     def open_field(self, name: str) -> FieldReader:
         return self.datasets[0].open_field(self.names[name])

@@ -120,8 +120,10 @@ class _Matched(Select):
             )
         return groups
 
-    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
-        return self.datasets[0].origin_rows(field, self.source_indices(indices).clip(0))
+    def origin_rows(self, field: str | None, indices: Int64s) -> tuple[Int64s, Int64s]:
+        matches = self.source_indices(indices)
+        which, rows = self.datasets[0].origin_rows(field, matches.clip(0))
+        return which, np.where(matches >= 0, rows, -1)
 
     def open_field(self, name: str) -> FieldReader:
         return optional_field(super().open_field(name))

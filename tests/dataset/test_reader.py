@@ -813,5 +813,5 @@ def test_a_sequence_of_fixed_size_is_one_array_in_a_row(tmp_path, kit, compressi
         assert found['int'].tolist() == rows[index]['int'][::-2].tolist()
         dataset[index]['array'][:] = 9  # A copy, which is writable.
     windows = dataset.windows(every='array', array=bags.steps(0, 4), stride=2, padding='drop')
-    row, start = windows.origin(5)
+    _, row, _, start, _ = windows.origin(5)
     assert kit.equal(windows[5]['array'], rows[row]['array'][start : start + 4])

@@ -235,7 +235,9 @@ def test_windows_of_frames(reader, fields, padding):
         for start in range(0, COUNT - 15 if padding == 'drop' else COUNT, 11)
     ]
     assert len(view) == len(wanted)
-    assert [view.origin(index) for index in range(len(view))] == [(row, start) for row, start, _ in wanted]
+    assert [view.origin(index)[1:3] for index in range(len(view))] == [
+        (row, start) for row, start, _ in wanted
+    ]
     assert all(view.spec[field] == ('array' if field != 'steps' else 'array(int32,16)') for field in fields)
     order = [*range(len(view)), 1, 0, 1][::-1]
     rows = view.__getitems__(order)

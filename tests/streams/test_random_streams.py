@@ -169,8 +169,11 @@ def check(root, case):
                 )
             if padding != 'drop' or is_within:
                 wanted.append((row, mark, numbers, pads))
-    origins = list(zip(*(part.tolist() for part in view.origins()), strict=True))
-    assert origins == [part[:2] for part in wanted]
+    sources = [(number, row) for number, (_, rows) in enumerate(parts) for row in range(len(rows))]
+    sources = sources[::-1] if is_reversed else sources
+    origins = [view.origin(index) for index in range(len(view))]
+    found = [((*(origin.datasets or (0,)), origin.datapoint), origin.anchor) for origin in origins]
+    assert found == [(sources[row], mark) for row, mark, _, _ in wanted]
     if not wanted:
         return
     batch = view.batch(range(len(view)), 'x')['x']

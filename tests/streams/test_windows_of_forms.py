@@ -106,8 +106,10 @@ def check(datasets, case):
                 numbers, is_pad = at_times(recording, moment, span)
             if padding != 'drop' or not is_pad.any():
                 expected.append((row, anchor, numbers.clip(0, recording.count - 1), is_pad))
-    rows, anchors = view.origins()
-    assert list(zip(rows.tolist(), anchors.tolist(), strict=True)) == [part[:2] for part in expected]
+    _, rows, anchors, _, _ = view.origins()
+    sources = range(len(recordings))[::-1] if is_view else range(len(recordings))
+    expected_origins = [(sources[row], anchor) for row, anchor, _, _ in expected]
+    assert list(zip(rows.tolist(), anchors.tolist(), strict=True)) == expected_origins
     batch = view.batch(range(len(view)), ('x', 'x_is_pad'))
     for place, (_, _, numbers, is_pad) in enumerate(expected):
         assert np.array_equal(batch['x_is_pad'][place], is_pad)

@@ -239,7 +239,7 @@ def test_windows_and_frames_of_new_values(source):
     frames = row(30)['clip'][::-1]
     view = source.update({2: {'state': states, 'stamps': np.arange(9) / 10, 'clip': frames}})
     windows = view.windows(every='state', state=bags.steps(0, 3), padding='drop')
-    rows, _ = windows.origins()
+    rows = windows.origins().datapoint
     assert (rows == 2).sum() == 7
     assert windows[int(np.flatnonzero(rows == 2)[4])]['state'].tolist() == [4, 5, 6]
     assert view.lengths('state').tolist() == [0, 1, 9, 3, 4, 5, 6, 7]

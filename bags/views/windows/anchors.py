@@ -37,6 +37,30 @@ class WindowItems(NamedTuple):
     weights: Seconds | None = None
     """For linear fill, the weights of the elements after the times, 0 to 1, shape (W, n)."""
 
+    def range(self) -> tuple[Int64s, Int64s]:
+        """Returns the first element of each window and the end, without padding, (W,) each.
+
+        Both are equal in windows without elements, or with padding alone.
+        """
+        starts, stops = np.zeros((2, len(self.counts)), np.int64)
+        filled = np.flatnonzero(self.items.counts)
+        if not len(filled):
+            return starts, stops
+        numbers = self.items.numbers
+        is_read = np.ones(len(numbers), np.bool_)
+        if self.is_pad is not None:
+            is_read = ~self.is_pad[np.repeat(self.items.counts > 0, self.counts)]
+        if self.weights is not None:
+            low = is_read.reshape(len(filled), -1)
+            is_read = np.concatenate([low, low & (self.weights[filled] > 0)], 1).ravel()
+        firsts = (np.cumsum(self.items.counts) - self.items.counts)[filled]
+        any_number = np.maximum.reduceat(numbers, firsts)
+        starts[filled] = np.minimum.reduceat(
+            np.where(is_read, numbers, np.repeat(any_number, self.items.counts[filled])), firsts
+        )
+        stops[filled] = np.maximum.reduceat(np.where(is_read, numbers + 1, 0), firsts)
+        return starts, np.maximum(starts, stops)
+
 
 class WindowLayout(NamedTuple):
     """The windows of all datapoints."""

@@ -29,6 +29,7 @@ from bags.dataset.reading.batch import Column, Ragged, concat_ranges
 from bags.dataset.reading.columns import ReadField, read_column, read_records, read_values
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.fingerprint import digest_of
+from bags.dataset.reading.origins import Origins
 from bags.dataset.reading.row_groups import Datapoint, RowGroup
 from bags.dataset.reading.row_reader import FolderFields, RecordRanges
 from bags.dataset.reading.selection import (
@@ -59,6 +60,9 @@ from bags.views.windows.spans import (
     positive,
     types_of,
 )
+
+LOCATED_AT_ONCE = 4096
+"""Number of windows whose elements are listed at a time to find the first and the last."""
 
 
 def _advice(field: str) -> str:
@@ -149,9 +153,6 @@ class Windows(WindowsView):
         clocks = [(name, stream.clock and stream.clock.options) for name, stream in streams]
         return options, clocks
 
-    def origins(self, indices: Iterable[SupportsIndex] | None = None) -> tuple[Int64s, Int64s]:
-        return self.anchors.at(np.arange(len(self)) if indices is None else as_indices(indices, len(self)))
-
     def element_times(self, field: str, rows: Int64s) -> list[tuple[Seconds, float]]:
         span, clock = self._spans[field], self.anchors.streams[field].expect_clock()
         datapoints, anchors = self.anchors.at(rows)
@@ -177,7 +178,8 @@ class Windows(WindowsView):
         return clock.rates(self.anchors.at(rows)[0])
 
     def anchor_times(self, indices: Iterable[SupportsIndex] | None = None) -> Seconds:
-        return self.anchors.times(*self.origins(indices))
+        chosen = np.arange(len(self)) if indices is None else as_indices(indices, len(self))
+        return self.anchors.times(*self.anchors.at(chosen))
 
     def close(self) -> None:
         for stream in self.anchors.streams.values():
@@ -425,15 +427,57 @@ class Windows(WindowsView):
         )
         return [*groups, RowGroup(self, indices, computed, None)] if computed else groups
 
-    def field_origins(self, field: str) -> list[FieldOrigin]:
-        if field in self._spans or field in self._pads:
-            return [FieldOrigin(self, field, {}, {})]
+    def field_origins(self, field: str | None) -> list[FieldOrigin]:
+        if field is None or field in self._spans or field in self._pads:
+            return [FieldOrigin(self, field)]
         return super().field_origins(field)
 
-    def origin_rows(self, field: str, indices: Int64s) -> tuple[Int64s, Int64s]:
-        if field in self._spans or field in self._pads:
+    def origin_rows(self, field: str | None, indices: Int64s) -> tuple[Int64s, Int64s]:
+        if field is None or field in self._spans or field in self._pads:
             return np.zeros(len(indices), np.int64), indices
         return super().origin_rows(field, self.anchors.at(indices)[0])
+
+    def trace_rows(self, field: str | None, rows: Int64s) -> Origins:
+        (dataset,), every = self.datasets, self.anchors.every
+        datapoints, anchors = self.anchors.at(rows)
+        name = self._pads.get(field, field) if field is not None else every
+        origins = dataset.trace(name if isinstance(name, str) else None, datapoints)
+        if isinstance(name, str):
+            starts, stops = self._element_range(name, datapoints, anchors)
+            bounds = np.stack([starts, np.maximum(stops - 1, starts)], 1)
+            first, last = dataset.trace_elements(name, datapoints, bounds).T
+            stop = np.where(stops > starts, last + 1, first)
+            origins = origins._replace(start=first, stop=stop)
+        if isinstance(every, str):
+            anchors = dataset.trace_elements(every, datapoints, anchors[:, None])[:, 0]
+        return origins._replace(anchor=anchors)
+
+    def trace_window_elements(self, field: str, windows: Int64s, elements: Int64s) -> Int64s:
+        datapoints, anchors = self.anchors.at(windows)
+        name = self._pads.get(field, field)
+        where = self.anchors.locate(name, datapoints, anchors, self._times_for([name], datapoints, anchors))
+        counts = where.items.counts[:, None]
+        firsts = np.cumsum(counts)[:, None] - counts
+        numbers = np.append(where.items.numbers, -1)  # -1 for a datapoint without elements.
+        numbers = numbers[np.where(counts > 0, firsts + elements.clip(0, counts - 1), -1)]
+        return self.datasets[0].trace_elements(name, datapoints, numbers)
+
+    def _element_range(self, name: str, rows: Int64s, anchors: Int64s) -> tuple[Int64s, Int64s]:
+        """Returns the first element of a field in windows and the end, without padding: (W,) each.
+
+        For the field of the anchors, if it has no span, the anchor alone.
+        """
+        span = self._spans.get(name, Steps(0, 1))
+        if isinstance(span, Steps) and (name not in self._spans or self.anchors.is_by_index(name)):
+            counts = self.anchors.layout.counts[rows]
+            return (anchors + span.start).clip(0, counts), (anchors + span.stop).clip(0, counts)
+        starts, stops = np.zeros((2, len(rows)), np.int64)
+        for begin in range(0, len(rows), LOCATED_AT_ONCE):
+            part = slice(begin, begin + LOCATED_AT_ONCE)
+            moments = self.anchors.times(rows[part], anchors[part])
+            where = self.anchors.locate(name, rows[part], anchors[part], moments)
+            starts[part], stops[part] = where.range()
+        return starts, stops
 
     def folders(self, fields: Iterable[str]) -> FolderFields:
         underlying = self.datasets[0]

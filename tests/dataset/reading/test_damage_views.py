@@ -96,7 +96,7 @@ def ways(reader, name):
 def regroup(windows, name, values):
     """Returns windows of one item as the sequences of their datapoints."""
     rows = [[] for _ in range(len(windows.datasets[0]))]
-    for row, window in zip(windows.origins()[0].tolist(), values, strict=True):
+    for row, window in zip(windows.origins().datapoint.tolist(), values, strict=True):
         rows[row] += list(window)
     kind = parse_spec({name: SPEC[name]})[name]
     return [as_row(kind, items) for items in rows]

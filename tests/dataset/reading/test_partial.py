@@ -263,7 +263,7 @@ def test_views_have_the_partial_datapoints_of_their_datasets(tmp_path, writer):
     assert bags.join([live, live.select(fields='task').rename({'task': 'b'})]).partial.tolist() == [1]
     windows = live.windows(every='state', state=bags.steps(0, 2))
     assert windows.partial.tolist() == [1, 2, 3, 4, 5, 6]
-    assert [int(windows.origin(index)[0]) for index in windows.partial] == [1] * 6
+    assert [windows.origin(index).datapoint for index in windows.partial] == [1] * 6
     episode.discard()
 
 

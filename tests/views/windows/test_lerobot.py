@@ -33,7 +33,7 @@ def test_samples_are_those_of_lerobot(recording, every, actions):
         state=bags.times(*DELTA_TIMESTAMPS['observation.state'], fill='exact'),
     )  # fmt: skip
     assert len(view) == len(golden['places']) == sum(EPISODES)
-    assert np.array_equal(np.stack(view.origins(), 1), golden['places'])
+    assert np.array_equal(np.stack(view.origins()[1:3], 1), golden['places'])
     order = np.random.default_rng(0).permutation(len(view))
     batch = view.batch(order)
     for name, column in NAMES.items():

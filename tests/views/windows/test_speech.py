@@ -69,7 +69,7 @@ def test_200_recordings_are_windows_of_one_rate(tmp_path):
     windows = dataset.windows(every=0.5, audio=bags.between(0.0, 1.0), padding='drop')
     batch = windows.batch(range(len(windows)), 'audio')['audio']
     assert batch.shape == (len(windows), 16_000, 1)
-    rows, _ = windows.origins()
+    rows = windows.origins().datapoint
     assert sorted(set(rows.tolist())) == list(range(200))
     starts = (windows.anchor_times() * 16_000).round().astype(int)
     expected = [expected_of(data) for _, data in sorted(files.items())]

@@ -191,7 +191,7 @@ def check(root, case):
         view = pickle.loads(pickle.dumps(view))
     places = np.random.default_rng(0).permutation(len(view)).tolist()
     batch = view.batch(places)
-    origins, anchors = view.origins(places)
+    _, origins, anchors, _, _ = view.origins(places)
     assert origins.tolist() == [wanted[place][0] for place in places]
     assert anchors.tolist() == [wanted[place][1] for place in places]
     moments = [wanted[place][2] / 1000 for place in places]
