@@ -119,3 +119,83 @@ def test_groups_without_values_of_a_field(tmp_path):
         bags.normalize(none, 'state')
     with pytest.raises(KeyError, match="no statistics of field 'speed'"):
         bags.normalize(found, 'speed')
+
+
+WIDTHS = {'arm': 2, 'hand': 4}
+
+
+@pytest.fixture
+def mixture(tmp_path):
+    """Sequences of actions of two robots, of 2 and 4 joints."""
+    rng = np.random.default_rng(1)
+    parts = {}
+    for robot, width in WIDTHS.items():
+        with bags.DatasetWriter(tmp_path / robot, {'action': f'array(float32,{width})[]'}) as writer:
+            for length in (3, 5, 4):
+                writer.append({'action': rng.normal(width, 3, (length, width)).astype(np.float32)})
+        dataset = bags.open(tmp_path / robot)
+        parts[robot] = dataset.windows(every='action', action=bags.steps(0, 4), padding='zero')
+    return bags.concat(parts, fields='union')
+
+
+def padded_to(array, width):
+    return np.pad(array, [(0, 0), (0, width - array.shape[1])])
+
+
+@pytest.mark.parametrize('mode', ['std', 'range'])
+def test_the_inverse_of_padded_and_masked_actions(mixture, mode):
+    scale = bags.normalize(bags.statistics(mixture, 'action', by='source'), 'action', mode=mode)
+    loader = bags.Loader(mixture, 24, shuffle=False, transform=scale, collate={'action': 'mask'})
+    (batch,) = loader
+    assert batch['action'].shape == (24, 4, 4)
+    assert (batch['action'][~batch['action_mask']] == 0).all()
+    without_mask = {name: column for name, column in batch.items() if name != 'action_mask'}
+    for restored in (scale.inverse(batch)['action'], scale.inverse(without_mask)['action']):
+        assert restored.dtype == np.float32
+        for index in range(24):
+            expected = padded_to(mixture[index]['action'], 4)
+            np.testing.assert_allclose(restored[index], expected, atol=1e-5)
+    # The action of a policy for one robot, in the shape of the batch.
+    one = scale.inverse({'source': 'arm', 'action': batch['action'][0]})['action']
+    np.testing.assert_allclose(one, padded_to(mixture[0]['action'], 4), atol=1e-5)
+    wide = {'source': 'arm', 'action': np.zeros((4, 32), np.float32)}
+    with pytest.raises(ValueError, match=r"field 'action': .* shape \(4, 2\), got \(4, 32\) .*action_mask"):
+        scale.inverse(wide)
+    mask = np.zeros((4, 32), bool)
+    mask[:, :2] = True
+    assert not scale.inverse({**wide, 'action_mask': mask})['action'][:, 2:].any()
+    mask[0, 2] = True
+    with pytest.raises(ValueError, match=r"field 'action': .* action_mask has values beyond"):
+        scale.inverse({**wide, 'action_mask': mask})
+
+
+def test_a_mask_that_is_none_changes_nothing(dataset):
+    scale = bags.normalize(bags.statistics(dataset, 'state'), 'state')
+    batch = dataset.batch([0, 1], 'state')
+    for mask in (np.zeros(2, bool), np.zeros((2, 2)), [None, None]):
+        np.testing.assert_array_equal(scale({**batch, 'state_mask': mask})['state'], scale(batch)['state'])
+
+
+def test_results_of_pad_and_pack(mixture, tmp_path):
+    dataset = bags.open(tmp_path / 'arm')
+    actions = dataset.batch(range(3), 'action')
+    scale = bags.normalize(bags.statistics(dataset, 'action'), 'action')
+    scaled = scale(actions)
+    for collate in (bags.pad, bags.pack):
+        collated = collate(scaled['action'])
+        restored = scale.inverse({'action': collated})['action']
+        assert type(restored) is type(collated)
+        np.testing.assert_allclose(restored.values, collate(actions['action']).values, atol=1e-5)
+        by_group = bags.types.NormalizeGroups('robot', {'arm': scale, 'other': bags.normalize(
+            bags.statistics(dataset.select([1]), 'action'), 'action')})  # fmt: skip
+        both = by_group.inverse({'robot': ['arm', 'arm', 'arm'], 'action': collated})['action']
+        np.testing.assert_array_equal(both.values, restored.values)
+        mixed = by_group.inverse({'robot': ['other', 'arm', 'other'], 'action': collated})['action']
+        assert type(mixed) is type(collated)
+        assert not np.array_equal(mixed.values, restored.values)
+        middle = slice(3, 8) if collate is bags.pack else 1
+        np.testing.assert_array_equal(mixed.values[middle], restored.values[middle])
+    masked = bags.pad(list(scaled['action']), length=(None, 6), mask=True)
+    restored = scale.inverse({'action': masked})['action']
+    assert (restored.values[~masked.mask] == 0).all()
+    np.testing.assert_allclose(restored.values[1, :5, :2], actions['action'][1], atol=1e-5)
