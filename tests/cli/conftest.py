@@ -1,5 +1,6 @@
 """A folder with datasets, a bag and files for commands to work on."""
 
+import functools
 import os
 import shlex
 import shutil
@@ -10,10 +11,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
+from typer import testing
 
 import bags
 from bags.cli.app import build_app
+
+# The runner builds the options of all commands for each call, which takes longer than most commands.
+testing._get_command = functools.cache(testing._get_command)
 
 SPEC = {
     'actions': 'array(float32,2)[]',
@@ -82,13 +86,18 @@ def work(made, tmp_path, monkeypatch):
     return folder
 
 
+@pytest.fixture(scope='session')
+def app():
+    """The command."""
+    return build_app()
+
+
 @pytest.fixture
-def run():
+def run(app):
     """Runs the command in this process; returns exit code, output and errors."""
-    app = build_app()
 
     def run(*args, code=0):
-        result = CliRunner().invoke(app, [str(arg) for arg in args])
+        result = testing.CliRunner().invoke(app, [str(arg) for arg in args])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert result.exit_code == code, (result.exit_code, result.output)
@@ -98,15 +107,14 @@ def run():
 
 
 @pytest.fixture
-def run_line():
+def run_line(app):
     """Runs a line as in a shell, in this process; returns exit code, output if not in a file, and errors."""
-    app = build_app()
 
     def run_line(line):
         command, _, file = line.partition(' > ')
         name, *args = shlex.split(command)
         assert name == 'bags'
-        result = CliRunner().invoke(app, args)
+        result = testing.CliRunner().invoke(app, args)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         if file:
