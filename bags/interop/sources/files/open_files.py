@@ -68,7 +68,7 @@ def open_folder(
     is_given = layout is not None
     layout = layout or (run.layout if run.layout in LAYOUTS else None)
     if layout is not None:
-        reading = readings.read(layout, is_given=is_given)
+        reading = readings.read(layout, is_given=is_given, is_continued=bool(run.stored))
         return _make_source(files, readings, reading), reading.paths()
     reading, several = readings.choose()
     source = _make_source(files, readings, reading)

@@ -109,12 +109,14 @@ class Readings:
         described = [name for name in rest if not is_beside(name)]
         self._all = sorted([*self._names, *described]) if described else self._names
 
-    def read(self, layout: str, *, is_given: bool = True) -> Reading:
+    def read(self, layout: str, *, is_given: bool = True, is_continued: bool = False) -> Reading:
         """Returns the reading of a layout.
 
         Args:
             layout: The layout.
             is_given: Whether the user gives it: `files` and `stems` then have documents and strays too.
+            is_continued: Whether a dataset of this layout is continued: files outside of the folders of
+                `classes` and `episodes` are then left out.
 
         Raises:
             SourceError: The files do not have the layout.
@@ -140,6 +142,8 @@ class Readings:
         names = self._visible if is_whole else self._all if layout == 'fields' else self._names
         metadata = FileMetadata() if layout == 'episodes' else self._metadata(names)
         names = _without(names, metadata.tables)
+        if is_continued and layout in ('classes', 'episodes'):
+            names = [name for name in names if '/' in name] or names
         if layout == 'fields':
             groups, depth = group_fields(names)
             keys = [f'{key}.{LABEL_FIELD}' for key, _ in groups]

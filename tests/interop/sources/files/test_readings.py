@@ -334,6 +334,22 @@ def test_a_resume_keeps_the_layout_of_the_first_run(layout, has_log, tmp_path):
         assert dataset.column('__key__') == new.column('__key__')
 
 
+@pytest.mark.parametrize(
+    'strays', [named('{}.jpg', count=5), named('{}.txt', count=20)], ids=['media', 'texts']
+)
+@pytest.mark.parametrize('layout', [None, 'classes', 'episodes'])
+@pytest.mark.parametrize('option', ['resume', 'update'])
+def test_strays_that_come_later_are_left_out(option, layout, strays, tmp_path):
+    folder = 'ep_{}' if layout == 'episodes' else 'cat{}x'
+    source = make(tmp_path / 'in', named(f'{folder}/1.jpg', f'{folder}/2.jpg') | {'notes.txt': b'x'})
+    is_linked = option == 'update'
+    first = bags.convert(source, tmp_path / 'out', layout=layout, link=is_linked)
+    make(source, strays)
+    done = bags.convert(source, tmp_path / 'out', link=is_linked, **{option: True})
+    assert (done.datapoints, done.spec) == (first.datapoints, first.spec)
+    assert re.search(r"left out: .*'0\.(jpg|txt)'", done.notes[0])
+
+
 def test_an_update_keeps_the_layout_when_the_files_suggest_another_one(tmp_path):
     source = make(tmp_path / 'in', named('cats/{}.jpg'))
     assert bags.convert(source, tmp_path / 'out', link=True).spec.keys() == {'__key__', 'jpg'}
