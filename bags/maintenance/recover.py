@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from bags.bag import Writer
 from bags.bag.bag_file import BagFile
+from bags.bag.checksums import checksums_name
 from bags.bag.journal import journal_name
 from bags.bag.journal_recovery import placement_in
 from bags.bag.open import limits_name, open_bag
@@ -19,6 +20,7 @@ from bags.dataset.format.file_names import BAG_SUFFIXES, is_temporary
 from bags.dataset.format.journal import JOURNAL, describe_not_begun, is_journal, shards_not_begun
 from bags.dataset.format.json_files import remove_json
 from bags.dataset.format.listing import is_being_made
+from bags.dataset.format.metadata import METADATA
 from bags.dataset.format.shard_index import INDEX
 from bags.dataset.format.spec import load_spec
 from bags.dataset.writing.open_shards_for_writing import linked_and_copied
@@ -238,7 +240,8 @@ def _recover_folder(
         parts = [ACCEPTED] * (JOURNAL in names)
         parts += [f'removed {plural(len(removed), "file")} of a killed writer'] * bool(removed)
         return Recovery(path, 'closed', count, 0, 0, f'{", ".join(parts)}, with {plural(count, "datapoint")}')
-    if 'spec.json' not in names and not all(map(is_temporary, names)):
+    before_spec = {METADATA, checksums_name(METADATA)}
+    if 'spec.json' not in names and not all(is_temporary(name) or name in before_spec for name in names):
         return Recovery(path, 'left', 0, 0, 0, 'has no spec.json yet: nothing was written that could be kept')
     if 'spec.json' not in names:
         store.lock(path).release()  # Raises while a writer has it open.

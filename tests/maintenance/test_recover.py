@@ -88,7 +88,16 @@ def test_a_writer_that_was_killed_before_it_made_the_refs(tmp_path):
         assert len(dataset) == 0
 
 
-@pytest.mark.parametrize('files', [[], ['spec.json.7.new']])
+@pytest.mark.parametrize(
+    'files',
+    [
+        [],
+        ['spec.json.7.new'],
+        ['metadata.json'],  # It is written before the spec.
+        ['metadata.json', 'metadata.json.xxh3.7.new'],
+        ['metadata.json', 'metadata.json.xxh3', 'spec.json.7.new'],
+    ],
+)
 def test_a_shard_that_was_begun_without_a_spec_is_removed(tmp_path, files):
     path, shard = tmp_path / 'x', tmp_path / 'x/000002'
     with bags.ShardedDatasetWriter(path, {'id': 'int(8)'}, shard_length=2) as writer:
