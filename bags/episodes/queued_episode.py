@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from queue import Full
@@ -16,7 +17,7 @@ from typing import Any
 
 from bags.dataset.format.metadata import Metadata
 from bags.dataset.writing.encoder import Encoder, check_mapping, close_files, encode_call
-from bags.dataset.writing.episode import ONE_PROCESS, Call, Episode, EpisodeOptions
+from bags.dataset.writing.episode import ONE_PROCESS, Call, EpisodeOptions, OpenEpisode
 from bags.episodes.clip_stream import ENCODER_POLL_SECONDS, ClipItem, ClipStream, open_streams
 from bags.episodes.episode_bags import EpisodeBags
 from bags.errors import EncodeError
@@ -31,7 +32,7 @@ class _Stopped(Exception):
     """Stops the encoding of items that are no longer needed."""
 
 
-class QueuedEpisode(Episode):
+class QueuedEpisode(OpenEpisode):
     """An episode that is written by its own thread.
 
     Args:
@@ -40,7 +41,7 @@ class QueuedEpisode(Episode):
         path: The folder.
         offset: Number of datapoints in earlier shards.
         options: The options of `writer.begin`.
-        on_end: Called when the episode is committed or discarded.
+        on_end: The method of the writer that is called when the episode is committed or discarded.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class QueuedEpisode(Episode):
         path: str,
         offset: int,
         options: EpisodeOptions,
-        on_end: Callable[[], None],
+        on_end: weakref.WeakMethod[Callable[[], None]],
     ) -> None:
         self._bags = bags
         self._encode_item = encoder.encode_item
@@ -77,6 +78,8 @@ class QueuedEpisode(Episode):
         """Whether the thread has stopped using the bags."""
         self._is_stopped = False
         """Whether pending items are dropped instead of encoded."""
+        self._then: Callable[[], None] | None = None
+        """What the thread calls when it has ended, if nobody uses the writer anymore."""
         self._error: BaseException | None = None
         """The error raised in a thread."""
         self._set_fields = {name for name, record in begin if record is not None}
@@ -124,7 +127,7 @@ class QueuedEpisode(Episode):
             self.state = 'left'
             raise
         self.state = 'committed'
-        self._on_end()
+        self._notify_writer()
         return self.index
 
     def discard(self) -> None:
@@ -139,7 +142,7 @@ class QueuedEpisode(Episode):
         self._end()
         self._bags.discard()
         self.state = 'discarded'
-        self._on_end()
+        self._notify_writer()
 
     def leave(self) -> None:
         if self.is_inherited:
@@ -148,11 +151,21 @@ class QueuedEpisode(Episode):
         if self.state == 'open':
             self.state = 'left'
 
+    def has_thread(self) -> bool:
+        return threading.current_thread() in (self._thread, *self._encoding.values())
+
+    def leave_later(self, then: Callable[[], None]) -> None:
+        self._then = then  # Without the lock, which this thread may hold.
+
     def __repr__(self) -> str:
         written = ', '.join(f'{count} of {name}' for name, count in self._bags.counts.items())
         return f'<bags.Episode of {self._path!r}: {self.state}; written: {written or "nothing"}>'
 
     # Called in the threads of callers.
+
+    def _notify_writer(self) -> None:
+        if (on_end := self._on_end()) is not None:
+            on_end()
 
     def _expect_open(self) -> None:
         if self.is_inherited:
@@ -283,6 +296,8 @@ class QueuedEpisode(Episode):
             while not is_last:
                 with self._changed:
                     self._changed.wait_for(self._is_due, self._interval)
+                    if self._then is not None and not self._has_ended:
+                        self._set_ended()
                     queue, self._queue = self._queue, deque()
                     size, self._record_bytes = self._record_bytes, 0
                     is_last = self._has_ended and not self._encoding
@@ -307,11 +322,14 @@ class QueuedEpisode(Episode):
             with self._changed:
                 self._is_done = True
                 self._changed.notify_all()
+            if self._then is not None:
+                self._then()
 
     def _is_due(self) -> bool:
         is_full = self._record_bytes >= MAX_QUEUED_BYTES // 4
         has_ended = self._has_ended and not self._encoding
-        return has_ended or is_full or self._flushes_asked > self._flushes_done
+        is_left = self._then is not None
+        return has_ended or is_full or is_left or self._flushes_asked > self._flushes_done
 
 
 def _size(entry: tuple[str, Any]) -> int:

@@ -18,6 +18,7 @@ import pytest
 
 import bags
 from bags.bag.journal_recovery import certain_counts
+from bags.episodes.episode_bags import EpisodeBags
 from bags.formats.audio import encode_wav
 from bags.storage import store_for
 
@@ -187,6 +188,65 @@ def test_an_exception_leaves_the_episode_as_a_kill_does(earlier, how, tmp_path, 
     assert rows[-1]['state'] == rows[-1]['time'] == list(map(float, range(50)))
     assert bags.verify(tmp_path / 'x') == []
     assert not bags.open(tmp_path / 'x').unfinished
+
+
+def begin_and_drop(path, writer_class, how):
+    writer = writer_class(path, SPEC)
+    episode = writer.begin({'task': 'a'})
+    episode.append({'time': 1.0})
+    episode.flush()
+    if how == 'cycle':
+        episode.writer = writer  # As of an object with a method that refers to both.
+        episode.own = episode
+    return episode if how == 'episode' else None
+
+
+@pytest.mark.parametrize('how', ['writer', 'cycle', 'episode'])
+def test_a_writer_that_is_dropped_with_an_open_episode_is_released(how, tmp_path, writer_class):
+    episode = begin_and_drop(tmp_path / 'd', writer_class, how)
+    gc.collect()
+    if episode is not None:  # It keeps the writer.
+        with pytest.raises(BlockingIOError):
+            writer_class(tmp_path / 'd', SPEC, resume=True, partial='keep')
+        episode.append({'time': 2.0})
+        del episode
+        gc.collect()
+    with writer_class(tmp_path / 'd', SPEC, resume=True, partial='keep') as writer:
+        assert len(writer) == 1
+    assert [row['time'] for row in content(tmp_path / 'd')] == [[1.0, 2.0][: 1 + (how == 'episode')]]
+    assert not [each for each in threading.enumerate() if each.name == 'bags-episode']
+
+
+def test_a_writer_that_the_thread_of_its_episode_collects_is_released(tmp_path, writer_class, monkeypatch):
+    """Objects in reference cycles may be collected in any thread."""
+
+    def begin():
+        writer = writer_class(tmp_path / 'd', {'a': 'bytes[]'})
+        writer.own = writer
+        writer.begin(flush=0.2).append({'a': b'x'})
+
+    def threads():
+        return [each for each in threading.enumerate() if each.name == 'bags-episode']
+
+    def write(self, call):
+        write_call(self, call)
+        collected_in.append(threading.current_thread().name)
+        gc.collect()
+
+    write_call, collected_in = EpisodeBags.write, []
+    monkeypatch.setattr(EpisodeBags, 'write', write)
+    gc.disable()
+    try:
+        begin()
+        for _ in range(500):
+            if not threads():
+                break
+            time.sleep(0.01)
+        assert set(collected_in) == {'bags-episode'}
+        with writer_class(tmp_path / 'd', {'a': 'bytes[]'}, resume=True, partial='keep') as writer:
+            assert len(writer) == 1
+    finally:
+        gc.enable()
 
 
 def left_open(path, values, metadata=None):

@@ -30,7 +30,7 @@ from bags.dataset.format.registry import encoders as builtin_encoders
 from bags.dataset.format.registry import packages_of
 from bags.dataset.format.spec import check_names, parse_spec
 from bags.dataset.writing.encoder import Encoder, check_mapping, close_files, encode_call
-from bags.dataset.writing.episode import ONE_PROCESS, Call, Episode, EpisodeOptions
+from bags.dataset.writing.episode import ONE_PROCESS, Call, Episode, EpisodeOptions, OpenEpisode
 from bags.dataset.writing.field_writer import field_compressions
 from bags.storage import Lock, Store, store_for
 from bags.validation import one_of, positive_seconds
@@ -228,14 +228,18 @@ class BaseWriter(ABC):
         check_mapping('values', values)
         call = encode_call(self.schema, self.encode_item, values, None)
         try:
-            return self.begin_episode(call, options, 0)
+            return Episode(self.begin_episode(call, options, 0), self)
         except BaseException:
             close_files(record for _, record in call)
             raise
 
     @abstractmethod
-    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
+    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> OpenEpisode:
         """Begins an episode with the records of plain fields; `offset`: datapoints in earlier shards."""
+
+    @abstractmethod
+    def open_episode(self) -> OpenEpisode | None:
+        """Returns the open episode, or an episode that an error ended."""
 
     @abstractmethod
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
@@ -312,9 +316,17 @@ class BaseWriter(ABC):
         # Not in a forked process: the files belong to the parent. Not on object stores: their clients start
         # threads, which is impossible while the process ends.
         if not self.closed and self.process_id == os.getpid() and not self.store.is_remote:
-            # E.g. the disk is full: what was flushed stays, and the dataset is unfinished.
-            with contextlib.suppress(OSError):
-                self.abandon()
+            episode = self.open_episode()
+            if episode is not None and episode.has_thread():
+                # The writer was in a reference cycle that was collected in a thread of its episode.
+                episode.leave_later(self._abandon_unused)
+            else:
+                self._abandon_unused()
+
+    def _abandon_unused(self) -> None:
+        # E.g. the disk is full: what was flushed stays, and the dataset is unfinished.
+        with contextlib.suppress(OSError):
+            self.abandon()
 
 
 def _end_failed_writers(path: str) -> None:

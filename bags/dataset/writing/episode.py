@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal, NamedTuple, NoReturn, Self
 
 ONE_PROCESS = (
@@ -34,23 +34,78 @@ class PartialEpisode(NamedTuple):
     """The plain fields without a value, the reason why the episode was left out."""
 
 
-class Episode(abc.ABC):
+State = Literal['open', 'committed', 'discarded', 'left']
+
+
+class OpenEpisode(abc.ABC):
+    """The part of an episode that its writer and its threads refer to, with the methods of `Episode`.
+
+    It does not refer to the writer, so that a writer that nobody uses is garbage-collected.
+    """
+
+    state: State = 'open'
+    index: int | None = None
+    waits = 0
+    is_inherited = False
+
+    @abc.abstractmethod
+    def append(self, items: Mapping[str, Any]) -> None: ...
+
+    @abc.abstractmethod
+    def set(self, values: Mapping[str, Any]) -> None: ...
+
+    @abc.abstractmethod
+    def flush(self) -> None: ...
+
+    @abc.abstractmethod
+    def commit(self) -> int: ...
+
+    @abc.abstractmethod
+    def discard(self) -> None: ...
+
+    @abc.abstractmethod
+    def leave(self) -> None: ...
+
+    @abc.abstractmethod
+    def has_thread(self) -> bool:
+        """Returns whether this is a thread of the episode, in which `leave` would wait for itself."""
+
+    @abc.abstractmethod
+    def leave_later(self, then: Callable[[], None]) -> None:
+        """Leaves the episode as soon as its thread has written all items, which calls `then`."""
+
+
+class Episode:
     """A datapoint that is written item by item, as `writer.begin` returns it.
 
     Leaving its `with` block commits it. Only `discard` drops it: after an exception, the written items stay
     for `bags.recover` and `resume=True`, as after a kill. Several threads may use it at once.
     """
 
-    state: Literal['open', 'committed', 'discarded', 'left'] = 'open'
-    """'left' if an error has ended it."""
-    index: int | None = None
-    """The index of the datapoint, once it is committed."""
-    waits = 0
-    """Number of calls that waited or raised because the queue was full."""
-    is_inherited = False
-    """Whether this process was forked from the process of the episode, which alone has its threads."""
+    def __init__(self, episode: OpenEpisode, writer: object) -> None:
+        self._episode = episode
+        self._writer = writer  # The episode ends with its writer.
 
-    @abc.abstractmethod
+    @property
+    def state(self) -> State:
+        """'left' if an error has ended it."""
+        return self._episode.state
+
+    @property
+    def index(self) -> int | None:
+        """The index of the datapoint, once it is committed."""
+        return self._episode.index
+
+    @property
+    def waits(self) -> int:
+        """Number of calls that waited or raised because the queue was full."""
+        return self._episode.waits
+
+    @property
+    def is_inherited(self) -> bool:
+        """Whether this process was forked from the process of the episode, which alone has its threads."""
+        return self._episode.is_inherited
+
     def append(self, items: Mapping[str, Any]) -> None:
         """Appends one item to each given sequence, or to none of them if this raises.
 
@@ -71,8 +126,8 @@ class Episode(abc.ABC):
             OSError: Earlier items could not be written, e.g. the disk is full. The episode ends; the items
                 written before stay, as after a kill.
         """
+        self._episode.append(items)
 
-    @abc.abstractmethod
     def set(self, values: Mapping[str, Any]) -> None:
         """Sets plain fields, at any time until `commit`. The last value of a field counts.
 
@@ -81,15 +136,15 @@ class Episode(abc.ABC):
                 stays open.
             ValueError, OSError: As for `append`.
         """
+        self._episode.set(values)
 
-    @abc.abstractmethod
     def flush(self) -> None:
         """Makes all items so far safe if this process is killed; with `durability='flush'`, also on disk.
 
         Except frames and samples of clips that are not encoded yet.
         """
+        self._episode.flush()
 
-    @abc.abstractmethod
     def commit(self) -> int:
         """Ends the episode: it becomes a datapoint. Returns its index, as `append` of the writer does.
 
@@ -98,17 +153,21 @@ class Episode(abc.ABC):
                 encoded.
             OSError: Writing failed. The items written before stay, as after a kill.
         """
+        return self._episode.commit()
 
-    @abc.abstractmethod
     def discard(self) -> None:
         """Ends the episode without a datapoint.
 
         The written records stay in the bags, but no datapoint refers to them.
         """
+        self._episode.discard()
 
-    @abc.abstractmethod
     def leave(self) -> None:
         """Ends the episode as a kill does, after the appended items are written."""
+        self._episode.leave()
+
+    def __repr__(self) -> str:
+        return repr(self._episode)
 
     def __enter__(self) -> Self:
         return self

@@ -19,7 +19,7 @@ from bags.dataset.format.spec import count_text, some_fields
 from bags.dataset.writing.background_close import BackgroundClose
 from bags.dataset.writing.base_writer import BaseWriter
 from bags.dataset.writing.encoder import close_files
-from bags.dataset.writing.episode import Call, Episode, EpisodeOptions
+from bags.dataset.writing.episode import Call, EpisodeOptions, OpenEpisode
 from bags.dataset.writing.field_writer import MAX_BAG_RECORDS, RecordRun
 from bags.dataset.writing.open_shards_for_writing import find_dictionaries, open_shards_for_writing
 from bags.dataset.writing.resume import accept
@@ -209,8 +209,11 @@ class ShardedDatasetWriter(BaseWriter):
 
     # Writing.
 
-    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
+    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> OpenEpisode:
         return self._next_writer().begin_episode(call, options, offset + self._past_length)
+
+    def open_episode(self) -> OpenEpisode | None:
+        return None if self._writer is None else self._writer.open_episode()
 
     def append_records(self, records: list[Any], flush: bool | None = None) -> int:
         with self._noting():

@@ -7,6 +7,7 @@ import errno
 import os
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
@@ -24,7 +25,7 @@ from bags.dataset.format.spec import count_text, some_fields
 from bags.dataset.writing.background_close import BackgroundClose
 from bags.dataset.writing.base_writer import BaseWriter
 from bags.dataset.writing.encoder import close_files
-from bags.dataset.writing.episode import Call, Episode, EpisodeOptions, PartialEpisode
+from bags.dataset.writing.episode import Call, EpisodeOptions, OpenEpisode, PartialEpisode
 from bags.dataset.writing.field_writer import FieldCompression, FieldWriter, RecordRun, RefsWriter, open_field
 from bags.dataset.writing.open_folder_for_writing import open_folder_for_writing, take_folder
 from bags.dataset.writing.resume import remove_files
@@ -126,7 +127,7 @@ class DatasetWriter(BaseWriter):
         """With `resume` of a closed folder, its number of datapoints and its identity file."""
         self.copied_from: CopiedFrom | None = None
         """The origin of the datapoints, if all were copied from another dataset."""
-        self.episode: Episode | None = None
+        self.episode: OpenEpisode | None = None
         """The open episode, or an episode that an error ended."""
         self.partial: PartialEpisode | None = None
         """With `resume`, the result of recovering an open episode; None without one, or if it was dropped."""
@@ -372,12 +373,20 @@ class DatasetWriter(BaseWriter):
 
     # Writing an episode. While it is open, only its thread uses the bags.
 
-    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> Episode:
+    def begin_episode(self, call: Call, options: EpisodeOptions, offset: int) -> OpenEpisode:
         self.expect_no_episode()
         self.flush()
         bags, metadata = self._episode_bags(), self.metadata or {}
+        on_end = weakref.WeakMethod(self._end_episode)  # The threads of the episode do not keep the writer.
         self.episode = above.QueuedEpisode(
-            bags, self.encoder, metadata, call, self.path, offset, options, self._end_episode
+            bags,
+            self.encoder,
+            metadata,
+            call,
+            self.path,
+            offset,
+            options,
+            on_end,
         )
         return self.episode
 
@@ -498,6 +507,9 @@ class DatasetWriter(BaseWriter):
         super().set_inherited()
         if self.is_inherited and self.episode is not None:
             self.episode.is_inherited = True
+
+    def open_episode(self) -> OpenEpisode | None:
+        return self.episode
 
     def __del__(self) -> None:
         super().__del__()
