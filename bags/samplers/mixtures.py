@@ -159,6 +159,23 @@ class Mixture:
         taken = join_positions(parts, rows, len(owners))
         return taken if isinstance(taken, Ragged) else taken.reshape(np.shape(positions))
 
+    def _take(self, owner: int, counts: Int64s) -> Int64s | Ragged:
+        """Returns the datapoints, in the `concat`, at positions of a source, counted over all its epochs."""
+        first = int(self._firsts[owner])
+        epochs, within = np.divmod(counts, self.lengths[owner])
+        if epochs.min() == epochs.max():
+            taken = self._call(owner, int(epochs[0]), within)
+        else:
+            numbers = np.unique(epochs).tolist()
+            rows = [np.flatnonzero(epochs == number) for number in numbers]
+            parts = [
+                self._call(owner, *call) for call in zip(numbers, (within[row] for row in rows), strict=True)
+            ]
+            taken = join_positions(parts, rows, len(counts))
+        if isinstance(taken, Ragged):
+            return dataclasses.replace(taken, values=taken.values + first)
+        return taken + first
+
     def _call(self, owner: int, epoch: int, positions: Int64s) -> Int64s | Ragged:
         """Returns the datapoints at positions of an epoch of a source, as in its dataset."""
         source = self.sources[owner]
@@ -167,36 +184,19 @@ class Mixture:
                 return positions
             return permuted(positions, source, self.seed, owner, epoch)
         try:
-            return source.take(epoch, positions)
+            taken = source.take(epoch, positions)
         except Exception as exc:
             exc.add_note(f'in source {owner} of the mixture')
             raise
-
-    def _take(self, owner: int, counts: Int64s) -> Int64s | Ragged:
-        """Returns the datapoints, in the `concat`, at positions of a source, counted over all its epochs."""
-        source, first = self.sources[owner], int(self._firsts[owner])
-        epochs, within = np.divmod(counts, self.lengths[owner])
-        numbers = np.unique(epochs).tolist()
-        rows = [np.flatnonzero(epochs == number) for number in numbers]
-        parts = [self._call(owner, number, within[row]) for number, row in zip(numbers, rows, strict=True)]
-        for part, row in zip(parts, rows, strict=True):
-            if len(part) != len(row):
-                raise ValueError(
-                    f'source {owner} of the mixture, {source!r:.200}: expected datapoints for each of '
-                    f'{len(row)} positions, got {len(part)}'
-                )
-        taken = join_positions(parts, rows, len(counts))
-        values = taken.values if isinstance(taken, Ragged) else taken
-        datapoints = int(self._firsts[owner + 1]) - first
+        where = f'source {owner} of the mixture, {source!r:.200}: expected datapoints'
+        if len(taken) != len(positions):
+            raise ValueError(f'{where} for each of {len(positions)} positions, got {len(taken)}')
+        values = taken.values if isinstance(taken, Ragged) else np.asarray(taken)
+        datapoints = int(self._firsts[owner + 1] - self._firsts[owner])
         is_wrong = (values < 0) | (values >= datapoints)
         if is_wrong.any():
-            raise ValueError(
-                f'source {owner} of the mixture, {source!r:.200}: expected datapoints below {datapoints}, '
-                f'got {values[int(is_wrong.argmax())]}'
-            )
-        if isinstance(taken, Ragged):
-            return dataclasses.replace(taken, values=values + first)
-        return taken + first
+            raise ValueError(f'{where} below {datapoints}, got {values[int(is_wrong.argmax())]}')
+        return taken if isinstance(taken, Ragged) else values
 
     def __repr__(self) -> str:
         order = f'seed={self.seed}' if self.shuffle else 'shuffle=False'

@@ -9,7 +9,7 @@ the positions of the node are divided between both sides by rounding their share
       3 1                     of the second            x
 
 So the source of a position, and the number of its earlier positions, take a few operations for each level of
-the tree. Nothing is stored but the shares.
+the tree. Nothing is stored but the shares, and for a short cycle a table of its positions.
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
+from bags.concurrency import cached_attribute
 from bags.indexing import Int64s
 
+Int32s = npt.NDArray[np.int32]
+
+TABLE_LENGTH = 1 << 14
+"""Maximum length of a cycle that is tabulated: 2,048 positions of 4 sources then take 77 us, else 230."""
 MAX_CYCLE = 1 << 30
 """Approximate maximum length of a cycle: products of two positions within a cycle must fit int64."""
 
@@ -36,6 +42,7 @@ class Proportions:
 
     def __init__(self, counts: Sequence[int]) -> None:
         self.counts = list(counts)
+        self._counts = np.array(self.counts, np.int64)
         heap = [(count, number) for number, count in enumerate(self.counts) if count]
         heapq.heapify(heap)
         self._sides: dict[int, tuple[int, int, int, int]] = {}
@@ -46,6 +53,13 @@ class Proportions:
             self._sides[node] = first, second, first_count, second_count
             heapq.heappush(heap, (first_count + second_count, node))
         self._root = heap[0][1]
+        self._cycle = heap[0][0]
+
+    @cached_attribute
+    def _table(self) -> tuple[Int32s, Int32s]:
+        """The source of each position of a cycle, and the number of its earlier positions in the cycle."""
+        sources, earlier = self._divide(np.arange(self._cycle))
+        return sources.astype(np.int32), earlier.astype(np.int32)
 
     def locate(self, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Returns the source of each position, and the number of its earlier positions.
@@ -53,6 +67,15 @@ class Proportions:
         Args:
             positions: From 0 to 2^62, shape (n,).
         """
+        if self._cycle > TABLE_LENGTH:
+            return self._divide(positions)
+        sources, earlier = self._table
+        cycles, slots = np.divmod(positions, self._cycle)
+        found = sources[slots].astype(np.int64)
+        return found, cycles * self._counts[found] + earlier[slots]
+
+    def _divide(self, positions: Int64s) -> tuple[Int64s, Int64s]:
+        """As `locate`, by the tree."""
         sources, earlier = np.empty((2, len(positions)), np.int64)
         pending = [(self._root, np.arange(len(positions)), positions)]
         while pending:
