@@ -16,15 +16,19 @@ from bags.dataset.reading.batch import split
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
 from bags.indexing import Int64s
+from bags.loader.pieces import read_pieces
 from bags.loader.rows import RowBatches, columns_of, rows_of
 from bags.loader.steps import PLAN_STEPS, PlannedStep, Schedule, Step, plan_steps
 from bags.samplers import Sampler
+from bags.samplers.pieces import Pieces, joined
 from bags.workers.outcome import PartialResult, WorkerDiedError
 
 MASK_COLUMN = '_mask'
 """Default name of the column that marks repeats with False."""
 DATAPOINT, BIN = '_datapoint', '_bin'
 """Columns of batches from a sampler of bins: the index of each datapoint, and its bin within the batch."""
+START = '_start'
+"""Column of batches from a sampler that cuts datapoints: the first element of each piece in its datapoint."""
 SHOWN_DATAPOINTS = 8  # Maximum number of datapoints that an error note lists.
 
 Batch = dict[str, Any]
@@ -103,7 +107,7 @@ class BatchMaker:
                 plan = plan_steps(self.sampler, self.schedule, first)
                 self._plan = first, plan  # One assignment, as other threads read it.
             planned = plan[numbers.start - first : numbers.stop - first]
-            together = self._read_together([step.indices for step in planned]) if len(planned) > 1 else None
+            together = self._read_together(planned) if len(planned) > 1 else None
             for number, step in enumerate(planned):
                 made.append(self._make(*step, None if together is None else together[number]))
         except Exception as exc:
@@ -114,8 +118,10 @@ class BatchMaker:
             self._retries = retries
         return made
 
-    def _make(self, step: Step, indices: Int64s, bins: Int64s | None, batch: Any) -> StepResult:
-        """Makes the batch of a step from its indices, their bins if any, and its columns if already read."""
+    def _make(
+        self, step: Step, indices: Int64s, bins: Int64s | None, pieces: Pieces | None, batch: Any
+    ) -> StepResult:
+        """Makes the batch of a step, as `PlannedStep` has it, from its columns if they are already read."""
         positions = np.arange(step.start, step.stop)
         positions = positions if bins is None else positions[bins]
         is_own = positions < self.schedule.length
@@ -125,7 +131,7 @@ class BatchMaker:
                 detail = f'expected a sampler with one datapoint a position, got {self.sampler!r:.200}'
                 raise ValueError(f"on_error='replace': {detail}")
             fills = self.on_error == 'replace' or (self.mask is not None and bins is None)
-            readable, chosen, batch = self._read(indices, positions, step.epoch, fills)
+            readable, chosen, batch = self._read(indices, positions, step.epoch, fills, pieces)
             if not readable.all():
                 if batch is None and self.mask is not None:  # Other ranks have a batch at this step.
                     reason = self.unreadable[int(indices[0])]
@@ -138,18 +144,27 @@ class BatchMaker:
                 kept_rows = slice(None) if fills else readable
                 indices, positions, is_own = chosen, positions[kept_rows], (is_own & readable)[kept_rows]
                 bins = None if bins is None else bins[kept_rows]
+                pieces = None if pieces is None else pieces.at(readable)
         if self.per_datapoint:
             batch = self._transformed_each(batch, step, positions, bins, indices)
         if bins is not None:
             _add_columns(batch, {DATAPOINT: indices.copy(), BIN: bins.astype(np.int32)}, 'sampler')
+        if pieces is not None:
+            _add_columns(batch, {START: pieces.starts.copy()}, 'sampler')
         if self.mask is not None:
             _add_columns(batch, {self.mask: is_own}, repr(self.mask))
         if self.collate is not None or (self.transform is not None and not self.per_datapoint):
             batch = self._transformed(batch, step, indices)
         return StepResult(step.epoch, batch, skipped)
 
+    def _columns(self, indices: Int64s, pieces: Pieces | None) -> Any:
+        """Returns the columns of datapoints, or of pieces of them."""
+        if pieces is None:
+            return self.dataset.batch(indices, self.fields)
+        return read_pieces(self.dataset, pieces, self.fields)
+
     def _read(
-        self, indices: Int64s, positions: Int64s, epoch: int, fills: bool
+        self, indices: Int64s, positions: Int64s, epoch: int, fills: bool, pieces: Pieces | None
     ) -> tuple[npt.NDArray[np.bool_], Int64s, Any]:
         """Reads the columns of the datapoints at some positions of an epoch.
 
@@ -173,12 +188,15 @@ class BatchMaker:
                 return readable, chosen, None
             elif fills:
                 chosen = np.where(readable, indices, chosen[0])
+            kept = None if pieces is None else pieces.at(readable)
             try:
-                return readable, chosen, self.dataset.batch(chosen, self.fields)
+                return readable, chosen, self._columns(chosen, kept)
             except Exception as exc:
-                unreadable = {index: error for index, error in self._errors(chosen) if self._skips(error)}
+                unreadable = {
+                    index: error for index, error in self._errors(chosen, kept) if self._skips(error)
+                }
                 if not unreadable:
-                    raise self._located(chosen, exc) from exc.__cause__
+                    raise self._located(chosen, kept, exc) from exc.__cause__
                 for index, error in unreadable.items():
                     self.unreadable[index] = SkippedDatapoint(
                         index, self._unreadable_field(index), str(error)
@@ -200,15 +218,17 @@ class BatchMaker:
         is_memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
         return self.on_error != 'raise' and isinstance(error, error_types) and not is_memory
 
-    def _read_together(self, parts: list[Int64s]) -> list[Batch] | None:
+    def _read_together(self, planned: list[PlannedStep]) -> list[Batch] | None:
         """Reads several batches with one call; None if they must be read one at a time."""
+        parts = [step.indices for step in planned]
         indices = np.concatenate(parts)
+        pieces = joined([step.pieces for step in planned if step.pieces is not None])
         if isinstance(self.dataset, RowBatches):
             return None  # The rows of each batch determine which columns are arrays.
         if not self.unreadable.keys().isdisjoint(indices.tolist()):
             return None
         try:
-            columns = self.dataset.batch(indices, self.fields)
+            columns = self._columns(indices, pieces)
         except Exception:
             return None  # Reading the batches one at a time finds the unreadable batch.
         for name, column in columns.items():
@@ -277,24 +297,26 @@ class BatchMaker:
 
     def located(self, number: int, error: WorkerDiedError) -> RuntimeError:
         """Returns the error for a batch whose worker process died."""
-        step, indices, _ = plan_steps(self.sampler, self.schedule, number, 1)[0]
+        step, indices, *_ = plan_steps(self.sampler, self.schedule, number, 1)[0]
         detail = f'step {number}, the batch of datapoints {_listed(indices)} (epoch {step.epoch})'
         return WorkerDiedError(detail, error.how)
 
-    def _located(self, indices: Int64s, exc: Exception) -> Exception:
+    def _located(self, indices: Int64s, pieces: Pieces | None, exc: Exception) -> Exception:
         """Returns the error for the first datapoint that cannot be read, with its index and field."""
-        for index, error in self._errors(indices):
+        for index, error in self._errors(indices, pieces):
             return _placed(error, index, self._unreadable_field(index))
         exc.add_note(f'reading datapoints {_listed(indices)} together, each of which can be read by itself')
         return exc
 
-    def _errors(self, indices: Int64s) -> Iterator[tuple[int, Exception]]:
+    def _errors(self, indices: Int64s, pieces: Pieces | None) -> Iterator[tuple[int, Exception]]:
         """Reads datapoints one at a time; yields the unreadable datapoints, and their errors."""
-        for index in dict.fromkeys(indices.tolist()):
+        rows = np.arange(len(indices)) if pieces is not None else np.unique(indices, return_index=True)[1]
+        for row in np.sort(rows).tolist():
+            one = slice(row, row + 1)
             try:
-                self.dataset.batch([index], self.fields)
+                self._columns(indices[one], None if pieces is None else pieces.at(one))
             except Exception as exc:
-                yield index, exc
+                yield int(indices[row]), exc
 
     def _unreadable_field(self, index: int) -> str | None:
         for name, items in select_fields(self.fields, self.schema).items() if self.schema else ():

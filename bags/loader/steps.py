@@ -23,6 +23,7 @@ import numpy as np
 from bags.dataset.reading.batch import Ragged
 from bags.indexing import Int64s
 from bags.samplers import Sampler
+from bags.samplers.pieces import Pieces
 
 LastBatch = Literal['pad', 'drop', 'partial']
 PLAN_STEPS = 64
@@ -164,6 +165,8 @@ class PlannedStep(NamedTuple):
     indices: Int64s
     bins: Int64s | None
     """The position of each index within the step, if positions can have several indices; else None."""
+    pieces: Pieces | None = None
+    """The indices again, with the elements to read of each, if the sampler cuts datapoints; else None."""
 
 
 def plan_steps(
@@ -193,7 +196,8 @@ def plan_steps(
             if isinstance(taken, Ragged):
                 rows = taken.offsets[start : stop + 1]
                 bins = np.repeat(np.arange(stop - start), np.diff(rows))
-                planned.append(PlannedStep(step, taken.values[int(rows[0]) : int(rows[-1])], bins))
+                pieces = taken.between(start, stop) if isinstance(taken, Pieces) else None
+                planned.append(PlannedStep(step, taken.values[int(rows[0]) : int(rows[-1])], bins, pieces))
             else:
                 planned.append(PlannedStep(step, taken[start:stop], None))
     return planned

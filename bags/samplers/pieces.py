@@ -52,9 +52,9 @@ class Pieces(Ragged):
         rows = slice(int(offsets[0]), int(offsets[-1]))
         return self._of(rows, offsets - offsets[0])
 
-    def at(self, rows: npt.NDArray[np.bool_]) -> Pieces:
-        """Returns the pieces where a mask is True, each at a position of its own."""
-        return self._of(rows, np.arange(int(rows.sum()) + 1))
+    def at(self, rows: slice | npt.NDArray[np.bool_]) -> Pieces:
+        """Returns some of the pieces, each at a position of its own."""
+        return self._of(rows, np.arange(len(self.values[rows]) + 1))
 
     def _of(self, rows: slice | npt.NDArray[np.bool_], offsets: Int64s) -> Pieces:
         counts = None if self.element_counts is None else self.element_counts[rows]
@@ -68,6 +68,17 @@ class Pieces(Ragged):
 
     def __repr__(self) -> str:
         return f'Pieces({len(self)} positions, {len(self.values)} datapoints)'
+
+
+def joined(parts: list[Pieces]) -> Pieces | None:
+    """Returns the pieces at the positions of all parts, one part after the other; None without parts."""
+    if not parts:
+        return None
+    ends = np.cumsum([len(part) for part in parts])
+    rows = [np.arange(end - len(part), end) for end, part in zip(ends.tolist(), parts, strict=True)]
+    together = join_positions([*parts], rows, int(ends[-1]))
+    assert isinstance(together, Pieces)
+    return together
 
 
 def join_positions(parts: list[Int64s | Ragged], rows: list[Int64s], count: int) -> Int64s | Ragged:
