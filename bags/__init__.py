@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bags.authoring.copy import copy
     from bags.authoring.from_numpy import from_numpy
     from bags.authoring.write import write
+    from bags.collate.bins import bins
     from bags.collate.columns import pack, pad, stack
     from bags.dataset.base import Dataset
     from bags.dataset.format.registry import decoders, encoders
@@ -103,6 +104,7 @@ __all__ = [
     'append',
     'bag',
     'between',
+    'bins',
     'card',
     'concat',
     'consolidate',
@@ -143,6 +145,7 @@ _HOMES = {
     'authoring.copy': ('copy',),
     'authoring.from_numpy': ('from_numpy',),
     'authoring.write': ('write',),
+    'collate.bins': ('bins',),
     'collate.columns': ('pack', 'pad', 'stack'),
     'dataset.base': ('Dataset',),
     'dataset.reading.batch': ('Ragged',),

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from bags.collate.bins import Bins
 from bags.collate.columns import PackedSequences, Padded
 from bags.collate.padding import Masked
 from bags.dataset.base import WindowsView
@@ -26,6 +27,7 @@ from bags.streams.stream import Stream
 __all__ = [
     'BagInfo',
     'Between',
+    'Bins',
     'Damage',
     'DatasetInfo',
     'Diff',

@@ -113,7 +113,7 @@ def pad(column: Any, length: Length = None, *, value: Any = 0, multiple: int = 1
     if mask:
         return pad_to_shape(column, length, value, multiple)
     length = None if length is None else item_count('length', length, 0)
-    ragged = _as_ragged(column)
+    ragged = as_ragged(column)
     lengths = ragged.lengths
     longest = int(lengths.max(initial=0))
     if length is not None and longest > length:
@@ -185,7 +185,7 @@ def pack(column: Any, *, dtype: npt.DTypeLike = np.int32) -> Any:
     """
     if isinstance(column, Mapping):
         return _columns(functools.partial(pack, dtype=dtype), column)
-    ragged = _as_ragged(column)
+    ragged = as_ragged(column)
     most = np.iinfo(np.dtype(dtype)).max
     if int(ragged.offsets[-1]) > most:
         raise ValueError(f'pack: expected at most {most} items, got {ragged.offsets[-1]}')
@@ -199,7 +199,7 @@ def _columns(collate: Callable[[Any], Any], batch: Mapping[str, Any]) -> dict[st
     """Collates the columns of a batch that are not arrays but can be converted to one."""
     collated: dict[str, Any] = dict(batch)
     for name, column in batch.items():
-        if _can_be_array(column, numbers=collate is stack):
+        if can_be_array(column, numbers=collate is stack):
             _add_collated(collated, name, _collated(collate, name, column))
     return collated
 
@@ -228,7 +228,7 @@ def _collated(collate: Callable[[Any], Any], name: str, column: Any) -> Any:
         raise
 
 
-def _can_be_array(column: Any, *, numbers: bool) -> bool:
+def can_be_array(column: Any, *, numbers: bool) -> bool:
     """Returns whether a column is a `Ragged`, or a list of arrays or of lists of numbers.
 
     With `numbers`, also a list of numbers.
@@ -249,7 +249,13 @@ def _can_be_array(column: Any, *, numbers: bool) -> bool:
     )
 
 
-def _as_ragged(column: Any) -> Ragged:
+def as_ragged(column: Any) -> Ragged:
+    """Returns a column of sequences with their items concatenated; a missing sequence has none.
+
+    Raises:
+        StackError: Items of different shapes.
+        TypeError: Single values.
+    """
     if isinstance(column, Ragged):
         return column
     arrays = [None if value is None else np.asarray(value) for value in column]
