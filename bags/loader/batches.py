@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import inspect
 from collections.abc import Callable, Iterator
@@ -90,6 +91,12 @@ class BatchMaker:
         """Types of the fields of the dataset; empty for a map-style dataset."""
         self.takes_rng = self.transform is not None and _takes_rng(self.transform)
         """Whether `transform` has a parameter `rng`."""
+
+    def with_sampler(self, sampler: Sampler) -> BatchMaker:
+        """Returns a maker of the batches of another order."""
+        other = copy.copy(self)
+        other.sampler, other._plan = sampler, (-1, [])
+        return other
 
     def make(self, numbers: range) -> list[StepResult] | PartialResult:
         """Returns the batches of consecutive steps within one block of `PLAN_STEPS` steps.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+from collections.abc import Iterator, Mapping
 from typing import Any, Self
 
 import numpy as np
@@ -46,7 +47,9 @@ class LoaderIterator(Iterator[Any]):
         self._failed_steps = 0
         """1 after an error: the next call leaves out the failed step."""
         self._batches: Iterator[StepResult] | None = None
-        """None before the first call, and after an error or an interrupt."""
+        """None before the first call, and after an error, an interrupt or a change of weights."""
+        self._sampler = plan.maker.sampler
+        """The order of the batches that are made ahead."""
         self._pool: WorkerPool | None = None
         self._is_closed = False
 
@@ -66,6 +69,7 @@ class LoaderIterator(Iterator[Any]):
         # of 1 MB, takes 0.73 us an array, and 1.19 without this.
         np.empty(MALLOC_THRESHOLD, np.uint8)
         maker = plan.batch_maker(progress.schedule)
+        self._sampler = maker.sampler
         is_ahead = plan.workers and plan.prefetch
         tasks = Tasks(maker.schedule.total, 1 if is_ahead else PLAN_STEPS, progress.delivered)
         try:
@@ -90,6 +94,8 @@ class LoaderIterator(Iterator[Any]):
         try:
             if self._is_closed:
                 raise StopIteration
+            if self._sampler is not self._plan.maker.sampler:
+                self._stop()  # Batches of other weights, which were made ahead.
             if self._batches is None:
                 self.start()
                 assert self._batches is not None
@@ -178,16 +184,22 @@ class LoaderIterator(Iterator[Any]):
         state = self._plan.state_at(progress.cursor)
         return state if workers == 1 else {**state, 'skip': progress.skip, 'workers': workers}
 
-    def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
+    def load_state_dict(
+        self,
+        state: State,
+        *,
+        check_dataset: bool = True,
+        weights: str | os.PathLike[str] | Mapping[int, Any] | None = None,
+    ) -> None:
         """Resumes from the state of another iterator or loader. The next iteration begins after this one.
 
         Args:
-            state, check_dataset: As in `Loader.load_state_dict`.
+            state, check_dataset, weights: As in `Loader.load_state_dict`.
 
         Raises:
             ValueError: As `Loader.load_state_dict`; or the state is for another number of workers.
         """
-        cursor, own = self._plan.cursor_from(state, check_dataset), self._progress.schedule
+        cursor, own = self._plan.load_state(state, check_dataset, weights), self._progress.schedule
         skip, workers = int(state.get('skip', 0)), int(state.get('workers', 1))
         if workers != own.stride:
             raise ValueError(f'state: expected the state of {own.stride} workers, got the state of {workers}')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, get_args
 
@@ -19,6 +20,7 @@ from bags.loader.iterator import LoaderIterator
 from bags.loader.plan import LoaderPlan
 from bags.loader.rows import MapStyle, RowBatches
 from bags.loader.steps import Cursor, LastBatch, Schedule, State, plan_steps
+from bags.loader.weights_file import weights_of, write_weights
 from bags.samplers import Sampler
 from bags.samplers.orders import check_sampler, sampler_for
 from bags.validation import at_least, at_least_or_none, integer, item_count, one_of, with_advice, worker_count
@@ -313,23 +315,77 @@ class Loader:
         Batches made ahead do not count. Any number of ranks can resume from this one state, with any batch
         size and workers. After the last batch, the state is the beginning of the next iteration.
         """
-        plan = self._plan
-        return plan.state_at(plan.next_cursor if plan.progress is None else plan.progress.cursor)
+        return self._plan.state_at(self._plan.cursor)
 
-    def load_state_dict(self, state: State, *, check_dataset: bool = True) -> None:
+    def load_state_dict(
+        self,
+        state: State,
+        *,
+        check_dataset: bool = True,
+        weights: str | os.PathLike[str] | Mapping[int, Any] | None = None,
+    ) -> None:
         """Makes the next iteration resume from a state; later iterations are the next epochs.
 
         Args:
             state: The state.
             check_dataset: Raise if the state was saved with another dataset. False resumes anyway.
+            weights: The weights that the run of the state has changed: the path of `save_weights`, or
+                `weights` of its loader. Later changes are left out. Not needed if this loader has them.
 
         Raises:
-            ValueError: The state belongs to another dataset, seed or sampler, or is not a state.
+            ValueError: The state belongs to another dataset, seed, sampler or weights, or is not a state.
+            CorruptError: The file of weights is damaged.
         """
-        cursor = self._plan.cursor_from(state, check_dataset)
+        cursor = self._plan.load_state(state, check_dataset, weights)
         is_end = self.epochs is not None and cursor[:2] == (cursor.first + self.epochs, 0)
         self._plan.next_cursor = cursor._replace(first=cursor.epoch) if is_end else cursor
         self._plan.progress = None
+
+    def set_weights(self, weights: Any, *, position: int | None = None) -> int:
+        """Changes the weights of the sampler, `Weighted` or `Mixture`, from a position of the run on.
+
+        Earlier positions stay the same. Batches that were made ahead with other weights are made again. Call
+        it with the same weights on each rank, after the same step. `state_dict` then has the position and a
+        digest of the weights; the weights are in `weights` and `save_weights`.
+
+        Args:
+            weights: As for the sampler: a weight of each datapoint, or of each source of a mixture. In the
+                schedule of a mixture, they hold until its next entry.
+            position: The first position, counted over all epochs and ranks. Default: the first one that no
+                rank has been given.
+
+        Returns:
+            The first position.
+
+        Raises:
+            TypeError: The sampler has no weights, or these are not numbers.
+            ValueError: The batch of the position has been delivered; or the weights are not finite numbers of
+                at least 0, are all 0, or are too few or too many.
+
+        Examples:
+            >>> sampler = bags.samplers.Weighted(np.ones(8), seed=0, samples=16)
+            >>> loader = bags.Loader(dataset, 8, fields='id', sampler=sampler)
+            >>> batches = iter(loader)
+            >>> _ = next(batches)
+            >>> loader.set_weights([0, 0, 0, 0, 0, 1, 1, 1])
+            8
+            >>> next(batches)['id']
+            array([6, 7, 5, 7, 5, 7, 6, 5])
+        """
+        return self._plan.set_weights(weights, position)
+
+    @property
+    def weights(self) -> dict[int, npt.NDArray[np.float64]]:
+        """The weights that the run has changed, by the position from which they hold."""
+        return weights_of(self.sampler)
+
+    def save_weights(self, path: str | os.PathLike[str]) -> None:
+        """Writes `weights` to a file, beside a checkpoint, for `load_state_dict(state, weights=path)`.
+
+        Args:
+            path: The path or URL of the file, which is replaced at once.
+        """
+        write_weights(path, self.weights)
 
 
 def _schema_of(maker: BatchMaker) -> Schema:

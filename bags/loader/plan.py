@@ -12,6 +12,8 @@ from bags.dataset.reading.fingerprint import fingerprint
 from bags.loader.batches import BatchMaker, SkippedDatapoint, retries_of
 from bags.loader.rows import RowBatches
 from bags.loader.steps import Cursor, Progress, Schedule, State, cursor_from
+from bags.loader.weights_file import digests_of, initial_of, sampler_of, with_weights
+from bags.validation import item_count
 
 
 class LoaderPlan:
@@ -102,9 +104,15 @@ class LoaderPlan:
 
     # State.
 
+    @property
+    def cursor(self) -> Cursor:
+        """The position of the newest iterator; without one, of the next iteration."""
+        return self.next_cursor if self.progress is None else self.progress.cursor
+
     def state_at(self, cursor: Cursor) -> State:
         """Returns the state at a cursor."""
         maker, schedule = self.maker, self.schedule
+        digests = digests_of(maker.sampler)
         return {
             'seed': maker.seed,
             'epoch': cursor.epoch,
@@ -114,18 +122,34 @@ class LoaderPlan:
             'world_size': schedule.world_size,
             'last_batch': schedule.last_batch,
             'length': schedule.length,
-            'sampler': repr(maker.sampler),
+            'sampler': repr(initial_of(maker.sampler)),
             'dataset': self.fingerprint,
+            **({'weights': digests} if digests else {}),
         }
 
-    def cursor_from(self, state: object, check_dataset: bool = True) -> Cursor:
-        """Returns the cursor of a state, after checking that it belongs to this run."""
-        dataset = self.fingerprint if check_dataset else None
-        own = {'seed': self.maker.seed, 'sampler': repr(self.maker.sampler), 'dataset': dataset}
+    def load_state(self, state: State, check_dataset: bool = True, weights: Any = None) -> Cursor:
+        """Returns the cursor of a state, after checking that it belongs to this run; sets its weights."""
+        dataset, sampler = self.fingerprint if check_dataset else None, self.maker.sampler
+        own = {'seed': self.maker.seed, 'sampler': repr(initial_of(sampler)), 'dataset': dataset}
         advice = whole_fields_advice(self.maker.dataset) if check_dataset else ''
         cursor = cursor_from(state, own, self.schedule.length, self.schedule.epochs, advice)
         self.schedule._replace(begin=cursor).check()
+        changed = sampler_of(sampler, state.get('weights'), weights)
+        if digests_of(changed) != digests_of(sampler):
+            self.maker = self.maker.with_sampler(changed)
         return cursor
+
+    def set_weights(self, weights: Any, position: int | None) -> int:
+        """Changes the weights of the sampler; see `Loader.set_weights`."""
+        cursor = self.cursor
+        first = cursor.epoch * self.schedule.length + cursor.consumed
+        position = first if position is None else item_count('position', position, 0)
+        if position < first:
+            raise ValueError(
+                f'position: expected at least {first}, the first one that was not delivered, got {position}'
+            )
+        self.maker = self.maker.with_sampler(with_weights(self.maker.sampler, position, weights))
+        return position
 
     @cached_attribute
     def fingerprint(self) -> str:

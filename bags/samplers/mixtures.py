@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import fractions
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from bags.dataset.reading.batch import Ragged
 from bags.indexing import Int64s, offsets_of
+from bags.samplers.changes import Change, as_weights, positions_of_run, with_change
 from bags.samplers.orders import Sampler
 from bags.samplers.permutation import permuted
 from bags.samplers.pieces import join_positions
@@ -85,6 +87,8 @@ class Mixture:
         """Positions of each source before each change."""
         for length, proportions in zip(np.diff(self._starts).tolist(), self._proportions, strict=False):
             self._before.append(self._before[-1] + proportions.before(length))
+        self._initial: Self | None = None
+        self.changes: Mapping[int, Change] = {}
         self.seed = integer('seed', seed)
         self.shuffle = shuffle
         sizes = [source if isinstance(source, int) else _datapoints(source) for source in self.sources]
@@ -129,6 +133,34 @@ class Mixture:
     def __len__(self) -> int:
         return self.samples
 
+    @property
+    def initial(self) -> Self:
+        """The order without changes of weights."""
+        return self if self._initial is None else self._initial
+
+    def with_weights(self, position: int, weights: Any) -> Self:
+        """Returns this order with other weights from a position on, up to the next one of the schedule."""
+        position, values = item_count('position', position, 0), as_weights(weights)
+        counts = integers_of(self._shares(values.tolist(), f'weights from position {position} on'))
+        changed = copy.copy(self)
+        changed._initial = self.initial
+        changed.changes = with_change(self.changes, position, values)
+        number = int(np.searchsorted(self._starts, position))
+        rest = number + (number < len(self._starts) and self._starts[number] == position)
+        changed._starts = np.concatenate([self._starts[:number], [position], self._starts[rest:]])
+        changed._proportions = [
+            *self._proportions[:number], Proportions(counts), *self._proportions[rest:]
+        ]  # fmt: skip
+        starts = changed._starts.tolist()
+        changed.counts = {
+            start: proportions.counts for start, proportions in zip(starts, changed._proportions, strict=True)
+        }
+        changed._before = self._before[: max(number, 1)]
+        for at in range(len(changed._before), len(changed._starts)):
+            earlier = changed._proportions[at - 1].before(starts[at] - starts[at - 1])
+            changed._before.append(changed._before[-1] + earlier)
+        return changed
+
     def locate(self, epoch: int, positions: Int64s) -> tuple[Int64s, Int64s]:
         """Returns the source at each position, and the number of its earlier positions in all epochs.
 
@@ -136,8 +168,7 @@ class Mixture:
             ValueError: The position over all epochs is 2^62 or more.
         """
         shape = np.shape(positions)
-        positions = np.reshape(positions, -1)
-        positions = positions + item_count(f'epoch {epoch}: position', int(epoch) * self.samples, 0)
+        positions = positions_of_run(epoch, np.reshape(positions, -1), self.samples)
         if len(self._proportions) == 1:
             owners, counts = self._proportions[0].locate(positions)
             return owners.reshape(shape), counts.reshape(shape)
@@ -201,7 +232,11 @@ class Mixture:
     def __repr__(self) -> str:
         order = f'seed={self.seed}' if self.shuffle else 'shuffle=False'
         weigh = '' if self.weigh == 'positions' else f', weigh={self.weigh!r}'
-        return f'Mixture({self.sources}, weights={self.counts}, {order}, samples={self.samples}{weigh})'
+        changes = f', {len(self.changes)} changes' if self.changes else ''
+        return (
+            f'Mixture({self.sources}, weights={self.initial.counts}, {order}, samples={self.samples}{weigh}'
+            f'{changes})'
+        )
 
 
 def _checked(number: int, source: Any) -> int | Sampler:
