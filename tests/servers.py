@@ -36,14 +36,17 @@ BUCKET = 'bucket'
 def s3_server() -> Iterator[str]:
     """Runs moto's S3 server with a bucket in it, and returns its address."""
     import boto3
-    from moto.server import ThreadedMotoServer
+    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
+    from werkzeug.serving import make_server
 
     logging.getLogger('werkzeug').setLevel(logging.ERROR)
-    server = ThreadedMotoServer('127.0.0.1', 0, verbose=False)
-    server.start()
+    # Without moto's dispatcher of services, which lists the folder of all services for each request.
+    app = create_backend_app('s3')
+    server = make_server('127.0.0.1', 0, app, threaded=True, request_handler=MotoRequestHandler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     try:
-        host, port = server.get_host_and_port()
-        url = f'http://{host}:{port}'
+        url = f'http://127.0.0.1:{server.server_port}'
         client = boto3.client(
             's3', endpoint_url=url, region_name='us-east-1', aws_access_key_id='a', aws_secret_access_key='b'
         )
@@ -51,7 +54,9 @@ def s3_server() -> Iterator[str]:
         client.close()
         yield url
     finally:
-        server.stop()
+        server.shutdown()
+        thread.join()
+        server.server_close()
 
 
 @contextlib.contextmanager
