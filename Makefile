@@ -13,6 +13,10 @@ PIP := -m pip install -qq --disable-pip-version-check --no-input
 # tests/durability records what a process writes.
 STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/debian-packages strace
 
+# Of `make test` and `make slow`: one more than cores, as some tests wait for processes and servers.
+CORES := getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count()))(0)
+WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, len($(CORES)) + 1))')
+
 # Tests start many processes, each of which would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -24,7 +28,7 @@ help: ## lists the targets
 
 test: lint ## ruff, mypy, and the tests with every example in the docs (ARGS='-k limits' selects tests)
 	@$(STRACE)
-	$(BIN)/pytest -n auto --maxprocesses 8 --dist worksteal $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
 lint: .venv/ready ## ruff and mypy --strict
 	$(BIN)/ruff check --quiet --output-format concise
@@ -37,7 +41,7 @@ format: .venv/ready ## formats the code
 
 slow: .venv/ready ## the tests marked slow, which CI runs too
 	@$(STRACE)
-	$(BIN)/pytest -n auto --maxprocesses 8 -m 'slow and not campaign' $(ARGS)
+	$(BIN)/pytest -n $(WORKERS) -m 'slow and not campaign' $(ARGS)
 
 campaigns: .venv/ready ## the tests marked campaign, which take minutes each; as root, also power cuts of file systems
 	@$(STRACE)
