@@ -1,5 +1,7 @@
 """Links to objects of object stores and web servers: the requests they take, and what they must not reach."""
 
+import contextlib
+import functools
 import json
 import os
 import re
@@ -261,6 +263,22 @@ class DecodingServer(WebServer):
         return super().serve(handler)
 
 
+@pytest.fixture(scope='module')
+def start(tmp_path_factory):
+    """Starts a server of each class once; returns it and an empty folder of its files."""
+    with contextlib.ExitStack() as stack:
+        servers = functools.cache(lambda kind: stack.enter_context(kind(tmp_path_factory.mktemp('web'))))
+
+        def start(kind):
+            web = servers(kind)
+            web.requests.clear()
+            folder = web.root / str(len(os.listdir(web.root)))
+            folder.mkdir()
+            return web, folder
+
+        yield start
+
+
 ESCAPING = [
     '%2e%2e/', '%2E./', '.%2e/', '..%2f', '..%2F', '%2e%2e%2f', '.\t./', '.\n./', '\r../', '\x01../',
     '..\x02/', '.%09./', '%0a../', '%252e%252e/', '..%252f', '%25252e%25252e/', '..%5c', '..;/', '..;x=y/',
@@ -274,19 +292,20 @@ ESCAPING = [
 @pytest.mark.parametrize('server', [WebServer, DecodingServer])
 @pytest.mark.parametrize('name', ESCAPING, ids=ascii)
 @pytest.mark.parametrize('form', ['relative', 'url'])
-def test_escaped_paths_do_not_leave_the_folder(tmp_path, server, name, form):
-    (tmp_path / 'secret').mkdir()
-    (tmp_path / 'secret' / 'key').write_bytes(SECRET)
-    with server(tmp_path) as web:
-        root, stored = f'{web.url}/data/view', f'{name}{name}secret/key'
-        link_to(tmp_path / 'data' / 'view', f'{root}/{stored}' if form == 'url' else stored)
-        for trust in ((), root, web.url):
-            with bags.open(root, trust_links=trust) as reader:
-                with pytest.raises((bags.CorruptError, PermissionError)):
-                    reader[0]
-                with pytest.raises((bags.CorruptError, PermissionError)):
-                    reader.file(0, 'x').read()
-        assert not any('secret' in path for _, path, _ in web.requests)
+def test_escaped_paths_do_not_leave_the_folder(start, server, name, form):
+    web, folder = start(server)
+    (folder / 'secret').mkdir()
+    (folder / 'secret' / 'key').write_bytes(SECRET)
+    root, stored = f'{web.url}/{folder.name}/data/view', f'{name}{name}secret/key'
+    link_to(folder / 'data' / 'view', f'{root}/{stored}' if form == 'url' else stored)
+    for trust in ((), root, web.url):
+        with bags.open(root, trust_links=trust) as reader:
+            with pytest.raises((bags.CorruptError, PermissionError)):
+                reader[0]
+            with pytest.raises((bags.CorruptError, PermissionError)):
+                reader.file(0, 'x').read()
+    assert web.requests
+    assert not any('secret' in path for _, path, _ in web.requests)
 
 
 BESIDE = [
@@ -300,18 +319,19 @@ BESIDE = [
 @pytest.mark.parametrize('server', [WebServer, DecodingServer])
 @pytest.mark.parametrize('name', BESIDE, ids=ascii)
 @pytest.mark.parametrize('form', ['relative', 'url'])
-def test_only_bags_of_a_dataset_beside(tmp_path, server, name, form):
-    with bags.DatasetWriter(tmp_path / 'data' / 'base', {'x': 'bytes'}) as writer:
+def test_only_bags_of_a_dataset_beside(start, server, name, form):
+    web, folder = start(server)
+    with bags.DatasetWriter(folder / 'base', {'x': 'bytes'}) as writer:
         writer.append({'x': b''})
-    (tmp_path / 'data' / 'base' / 'sub').mkdir()
+    (folder / 'base' / 'sub').mkdir()
     for path in ('secret', 'sub/x.bag', 'sub\\x.bag'):
-        (tmp_path / 'data' / 'base' / path).write_bytes(SECRET)
-    with server(tmp_path) as web:
-        stored = f'../base/{name}' if form == 'relative' else f'{web.url}/data/base/{name}'
-        link_to(tmp_path / 'data' / 'view', stored)
-        with bags.open(f'{web.url}/data/view') as reader, pytest.raises((bags.CorruptError, OSError)):
-            reader[0]
-        assert not any(re.search(r'base/(secret|sub/x\.bag)$', path) for _, path, _ in web.requests)
+        (folder / 'base' / path).write_bytes(SECRET)
+    root = f'{web.url}/{folder.name}'
+    link_to(folder / 'view', f'../base/{name}' if form == 'relative' else f'{root}/base/{name}')
+    with bags.open(f'{root}/view') as reader, pytest.raises((bags.CorruptError, OSError)):
+        reader[0]
+    assert web.requests
+    assert not any(re.search(r'base/(secret|sub/x\.bag)$', path) for _, path, _ in web.requests)
 
 
 def test_names_that_have_another_meaning_in_urls(tmp_path):
