@@ -294,17 +294,24 @@ def test_a_file_that_is_exchanged_between_check_and_opening(folders, name, optio
     assert kept.exists() != is_reversed
 
 
+@pytest.fixture(scope='module')
+def base_with_a_dictionary(tmp_path_factory):
+    """A dataset whose dictionary takes 0.2 s to train."""
+    path = tmp_path_factory.mktemp('dictionary') / 'base'
+    with bags.DatasetWriter(path, {'text': 'utf8'}, compression={'text': 'dictionary'}) as writer:
+        for index in range(300):
+            writer.append({'text': f'a plain text about the number {index * 7919 % 1000}, {index}'})
+    return path
+
+
 @pytest.mark.skipif(not os.path.exists('/proc/self/maps'), reason='needs /proc')
 @pytest.mark.parametrize('is_reversed', [False, True])
 @pytest.mark.parametrize('name', ['text.bagz', 'text.zdict', ''])
 @pytest.mark.parametrize('mapped', [False, True])
-def test_a_bag_that_is_exchanged_between_check_and_opening(tmp_path, name, mapped, is_reversed):
-    def write(path, text):
-        with bags.DatasetWriter(path, {'text': 'utf8'}, compression={'text': 'dictionary'}) as writer:
-            for index in range(300):
-                writer.append({'text': f'{text} text about the number {index * 7919 % 1000}, {index}'})
-
-    write(tmp_path / 'd' / 'base', 'a plain')
+def test_a_bag_that_is_exchanged_between_check_and_opening(
+    tmp_path, base_with_a_dictionary, name, mapped, is_reversed
+):
+    shutil.copytree(base_with_a_dictionary, tmp_path / 'd' / 'base')
     bags.open(tmp_path / 'd' / 'base').save(tmp_path / 'd' / 'view', link=('text',))
     (tmp_path / 'home').mkdir()
     for file in (tmp_path / 'd' / 'base').iterdir():

@@ -23,7 +23,7 @@ SAMPLES = [
     )),
     PEERS / 'bagz-zstd.bagz',
 ]  # fmt: skip
-CHANGES = 6
+CHANGES = 4
 
 
 def changed(data, rng):
