@@ -1,6 +1,7 @@
 """A dataset that is replaced by one of the same sizes: a reader never returns values of both versions."""
 
 import contextlib
+import os
 import pickle
 import re
 import shutil
@@ -174,6 +175,32 @@ def test_a_dataset_on_a_web_server(tmp_path, shape, cached, validators, client):
             shutil.rmtree(root)
             shutil.copytree(tmp_path / 'new', root)
             assert read_one_version(reader, '1')
+
+
+@pytest.mark.parametrize('seconds', [1, 0])
+@pytest.mark.parametrize('shape', SHAPES)
+@pytest.mark.parametrize('client', CLIENTS)
+def test_a_web_server_with_last_modified_alone(tmp_path, shape, seconds, client):
+    """It counts seconds. Within one, only ids of shards tell that files of the same sizes were replaced."""
+    root, path = tmp_path / 'root', tmp_path / 'root/data'
+    write(path, 1, shape)
+    write(tmp_path / 'new', 2, shape)
+    for folder, modified in ((path, 1e9), (tmp_path / 'new', 1e9 + seconds)):
+        for file in folder.rglob('*'):
+            os.utime(file, (modified, modified))
+    with WebServer(root) as web:
+        web.validators = {'Last-Modified'}
+        with bags.open(f'{web.url}/data', storage_options={'client': client}) as reader:
+            assert reader[0, 'a'] == {'a': '1 0'}
+            shutil.rmtree(path)
+            shutil.copytree(tmp_path / 'new', path)
+            if seconds or shape == 'consolidated':
+                assert read_one_version(reader, '1')
+            elif shape == 'sharded':  # A shard that was not read before.
+                with pytest.raises(bags.CorruptError, match='was replaced since'):
+                    reader[7]
+            else:  # Not detected, as docs/cloud.md says.
+                assert reader[7, 'b'] == {'b': '2 7'}
 
 
 NEW = {
