@@ -222,7 +222,12 @@ def read_tree(tmp_path, chance, ended):
         kept = [str(row['__key__'], 'utf-8') for row in rows] if 'resume' in way else ()
         found = check_files({**files, **more}, path, layout, done, root, kept)
         assert [row['__key__'] for row in found[: len(rows)]] == [row['__key__'] for row in rows]
-        assert done.datapoints + len(done.skipped) == open_source(root, layout=layout).count
+        try:
+            count = open_source(root, layout=layout).count
+        except bags.SourceError as exc:  # Files outside of folders are an error only in a first run.
+            assert 'outside of any' in str(exc)  # noqa: PT017
+        else:
+            assert done.datapoints + len(done.skipped) == count
 
 
 def grown(files):
