@@ -28,7 +28,7 @@ def test_long(): pass
 LONG = """
 import subprocess, sys, pytest
 
-BURN = 'import time\\nwhile time.process_time() < 0.3: pass'
+BURN = 'import time\\nwhile time.process_time() < 0.15: pass'
 
 def burn():
     subprocess.run([sys.executable, '-c', BURN], check=True)
@@ -55,7 +55,7 @@ def pytest_collection_modifyitems(config, items):
     choose_slow_variants(config, items)
 
 def pytest_configure(config):
-    config.pluginmanager.register(ProcessorTime(0.2))
+    config.pluginmanager.register(ProcessorTime(0.1))
 """
 
 

@@ -130,7 +130,7 @@ def test_items_of_a_call_are_there_together(tmp_path, monkeypatch, writer_class)
 def test_frames_are_there_once_they_are_encoded_with_their_times(tmp_path, writer):
     episode = writer.begin({'task': 'x'}, flush=0.02, clip_seconds=0.1)
     reader, counts = bags.open(tmp_path / 'x'), [0]
-    for number in range(60):
+    for number in range(30):
         episode.append({'front': picture(number), 'front_time': number / 30})
         time.sleep(0.01)
         live = reader.reopen(partial=True)[1]
