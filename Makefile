@@ -21,7 +21,7 @@ WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, len($(CORES)) + 1))'
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-lerobot-0.6 test-oldest test-cloud test-systems test-freethreaded fuzz viewer test-viewer dist clean
+.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-lerobot-0.6 test-megatron test-oldest test-cloud test-systems test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
@@ -91,6 +91,9 @@ test-lerobot: .venv-adapters/ready ## the tests of bags.lerobot beside LeRobot 0
 test-lerobot-0.6: .venv-lerobot-0.6/ready ## the same beside LeRobot 0.6.1, with PYTHON312 (python3.12); installs 5 GB first
 	.venv-lerobot-0.6/bin/python -m pytest -n 2 --dist loadfile -m 'not campaign' tests/lerobot $(ARGS)
 
+test-megatron: .venv-megatron/ready ## the tests of token files beside Megatron-Core; installs PyTorch first, 1 GB
+	.venv-megatron/bin/python -m pytest -n 2 -m 'not campaign' tests/megatron $(ARGS)
+
 # LeRobot asks for both.
 test-oldest: .venv-adapters/ready ## the tests of media, formats and pushes with the oldest PyAV and huggingface_hub that are supported
 	.venv-adapters/bin/python -m pytest -n auto --maxprocesses 8 -m 'not campaign' tests/media tests/formats tests/interop/hub/test_push.py $(ARGS)
@@ -136,7 +139,7 @@ layers: .venv/ready ## writes the packages and modules into CONTRIBUTING.md
 	$(BIN)/python -m tests.test_contributing
 
 clean: ## removes environments, caches and outputs
-	rm -rf .venv .venv-adapters .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .venv-lerobot-0.6 .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
+	rm -rf .venv .venv-adapters .venv-bench .venv-demo .venv-docs .venv-freethreaded .venv-fuzz .venv-lerobot-0.6 .venv-megatron .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist out
 	rm -rf viewer/node_modules viewer/tests/out bags/viewer/static
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
@@ -175,6 +178,14 @@ clean: ## removes environments, caches and outputs
 	@echo 'making .venv-lerobot-0.6'
 	@$(PYTHON312) -m venv --clear .venv-lerobot-0.6
 	@.venv-lerobot-0.6/bin/python $(PIP) -e '.[images,video]' -r tests/lerobot/requirements-0.6.txt
+	@touch $@
+
+# Without its dependencies, such as Transformer Engine: its index files need PyTorch alone.
+.venv-megatron/ready: pyproject.toml tests/megatron/requirements.txt
+	@echo 'making .venv-megatron'
+	@$(PYTHON) -m venv --clear .venv-megatron
+	@.venv-megatron/bin/python $(PIP) -e . -r tests/megatron/requirements.txt
+	@.venv-megatron/bin/python $(PIP) --no-deps megatron-core==0.16.1
 	@touch $@
 
 .venv-fuzz/ready: pyproject.toml

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Unpack
 
+import numpy as np
+
+from bags.bag.limits import ENTRY
 from bags.dataset.format.metadata import METADATA, Metadata, dump_metadata, metadata_to_store, rename_metadata
 from bags.dataset.format.options import WriteOptions, WriterSettings
 from bags.dataset.format.registry import encoders
 from bags.dataset.format.spec import parse_spec
+from bags.dataset.writing.field_writer import RecordRun
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import BagsError, EncodeError, SourceError
+from bags.indexing import offsets_of
 from bags.interop.file_extensions import KEY
 from bags.interop.files import FileSource
 from bags.interop.fingerprint import fingerprint_of_files
@@ -30,8 +35,11 @@ from bags.interop.linking import (
 )
 from bags.interop.load import Block, load_blocks
 from bags.interop.open_source import SourcePath, open_to_resume
-from bags.interop.source import DamagedEntries, Source, list_some
+from bags.interop.source import DamagedEntries, RecordBlock, Source, list_some
+from bags.interop.sources.tokens.token_file import TokenOptions, token_options
+from bags.links.link_builder import LinkRun
 from bags.links.permission import Permission
+from bags.links.rows import ROW_BYTES
 from bags.links.sources import LinkOpener
 from bags.progress.progress import progress as show_progress
 from bags.progress.progress_log import ProgressLog, resumed
@@ -61,6 +69,11 @@ def convert(
     workers: int | None = None,
     progress: bool | None = None,
     source_options: Mapping[str, Any] | None = None,
+    by: Literal['document', 'sequence'] = 'document',
+    dtype: str | None = None,
+    end: int | None = None,
+    offsets: str | os.PathLike[str] | None = None,
+    length: int | None = None,
     **options: Unpack[WriteOptions],
 ) -> WriteResult:
     """Imports other data as a sharded dataset: folders of media, WebDataset tars, formats of docs/import.md.
@@ -73,7 +86,7 @@ def convert(
     Args:
         source: A file, a folder, a list or glob of files, or the result of `open_source`.
         path: The dataset.
-        format, layout, spec: As in `open_source`.
+        format, layout, spec, by, dtype, end, offsets, length: As in `open_source`.
         on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. In a damaged tar
             that is not compressed, 'skip' keeps the datapoints before the damage.
         rename: The new name of each field to rename.
@@ -122,9 +135,11 @@ def convert(
     workers = worker_count(workers)
     stored = stored_fields(path, settings) if settings.resume else None
     if not isinstance(source, Source):
+        tokens = token_options(by, dtype, end, offsets, length)
         source = _open(
-            source, stored, rename or {}, path, format, layout, spec, on_error, settings, source_options
-        )
+            source, stored, rename or {}, path, format, layout, spec, on_error, settings, source_options,
+            tokens,
+        )  # fmt: skip
     if source.ambiguity is not None:
         raise source.ambiguity
     source.encode = encode
@@ -159,7 +174,11 @@ def convert(
         start, entries, log = _resume(
             source, writer, names, settings, skipped, notes, update, check_source, workers
         )
-        _append_entries(source, writer, names, start, entries, log, skipped, on_error, workers, progress)
+        blocks = source.blocks(start, writer.checksum)
+        if blocks is not None:
+            _append_record_blocks(source, writer, names, start, blocks, progress)
+        else:
+            _append_entries(source, writer, names, start, entries, log, skipped, on_error, workers, progress)
         if replacement:
             check_replaced(source, writer, path, settings.storage, names)
             notes.append('all links were created again, because a linked file has changed')
@@ -189,20 +208,26 @@ def open_to_import(
     rename: Mapping[str, str],
     on_error: Literal['raise', 'skip'],
     resume: bool,
+    by: Literal['document', 'sequence'] = 'document',
+    dtype: str | None = None,
+    end: int | None = None,
+    offsets: str | os.PathLike[str] | None = None,
+    length: int | None = None,
 ) -> Source[Any]:
     """Opens a source as `convert` does: to resume, with the layout and the types of the existing dataset.
 
     Does not raise if the files may be read in several ways, but sets `ambiguity` of the source.
 
     Args:
-        source, format, layout, spec, on_error: As in `convert`.
+        source, format, layout, spec, on_error, by, dtype, end, offsets, length: As in `convert`.
         path: The dataset.
         rename: The new name of each field to rename.
         resume: Whether the dataset is continued.
     """
     settings = merge(WriterSettings, None, {'resume': resume}, function=convert)
     stored = stored_fields(path, settings) if resume else None
-    return _open(source, stored, rename, path, format, layout, spec, on_error, settings, None)
+    tokens = token_options(by, dtype, end, offsets, length)
+    return _open(source, stored, rename, path, format, layout, spec, on_error, settings, None, tokens)
 
 
 def _open(
@@ -216,6 +241,7 @@ def _open(
     on_error: Literal['raise', 'skip'],
     settings: WriterSettings,
     source_options: Mapping[str, Any] | None,
+    tokens: TokenOptions,
 ) -> Source[Any]:
     """Opens the source, as `open_to_resume`; errors of a client say which option has its credentials."""
     sources = source if isinstance(source, list | tuple) else [source]
@@ -225,7 +251,7 @@ def _open(
         try:
             return open_to_resume(
                 source, types, stored.layout if stored else None, format=format, layout=layout, spec=spec,
-                storage_options=source_options, on_error=on_error,
+                storage_options=source_options, on_error=on_error, tokens=tokens,
             )  # fmt: skip
         except (BagsError, FileNotFoundError, ValueError, TypeError):
             raise
@@ -273,6 +299,8 @@ def _resume(
             )  # fmt: skip
         return start, entries, None
     source_facts: dict[str, Any] = {'kind': source.format, 'length': source.count}
+    if source.facts:
+        source_facts['options'] = dict(source.facts)
     if source.opened_from is not None:
         source_facts['identity'], ends_only = fingerprint_of_files(*source.opened_from)
         if ends_only and settings.resume and check_source and len(writer):
@@ -334,6 +362,67 @@ def _append_entries(
             start += length
             before, size = size, writer.size
             advance(length, size - before)
+
+
+def _append_record_blocks(
+    source: Source[Any],
+    writer: ShardedDatasetWriter,
+    names: Mapping[str, str],
+    start: int,
+    blocks: Iterator[RecordBlock],
+    progress: bool | None,
+) -> None:
+    """Appends the datapoints of blocks, each block to as many shards as it needs."""
+    with show_progress('importing', source.count - start, 'datapoints', show=progress) as advance:
+        before = writer.size
+        for block in blocks:
+            first = 0
+            while first < block.length:
+                last = first + _fitting(writer, block, first)
+                runs: dict[str, list[Any]] = {
+                    names[name]: [_part_of(run, first, last)] for name, run in block.runs.items()
+                }
+                writer.append_runs(runs, dict.fromkeys(runs, np.arange(last - first)))
+                first = last
+            before, size = writer.size, before
+            advance(block.length, before - size)
+
+
+def _fitting(writer: ShardedDatasetWriter, block: RecordBlock, first: int) -> int:
+    """Returns how many datapoints of a block, from `first` on, the current shard can take: one or more."""
+    size, length, records = writer.totals
+    if writer.is_full(size, length, records):
+        size, length, records = 0, 0, 0
+    refs_bytes = ENTRY + 1 + 5 * len(block.runs)
+    sizes = np.full(block.length - first, refs_bytes + ENTRY * len(block.runs))
+    for run in block.runs.values():
+        sizes += ROW_BYTES if isinstance(run, LinkRun) else run.sizes[first:]
+    totals = np.cumsum(sizes)
+    low, high = 1, len(sizes)
+    while low < high:
+        # A shard takes another datapoint until it is full.
+        middle = (low + high) // 2
+        is_full = writer.is_full(size + int(totals[middle - 1]), length + middle, records + middle)
+        low, high = (low, middle) if is_full else (middle + 1, high)
+    return low
+
+
+def _part_of(run: LinkRun | RecordRun, first: int, last: int) -> LinkRun | RecordRun:
+    """Returns the records of a run from `first` to `last`."""
+    if isinstance(run, LinkRun):
+        digests = None if run.digests is None else run.digests[first:last]
+        return run._replace(
+            which=run.which[first:last],
+            starts=run.starts[first:last],
+            stops=run.stops[first:last],
+            digests=digests,
+        )
+    if first == 0 and last == len(run.sizes):
+        return run
+    assert isinstance(run.data, Sequence)
+    offsets = offsets_of(run.sizes)
+    data = b''.join(run.data)[int(offsets[first]) : int(offsets[last])]
+    return run._replace(data=[data], sizes=run.sizes[first:last])
 
 
 def _new_names(source: Source, rename: Mapping[str, str]) -> dict[str, str]:

@@ -96,7 +96,7 @@ def detect(
         formats |= texts
     if format is not None:
         about = _about(format, installed)
-        if about.package:
+        if about.package or about.is_by_content:
             formats |= {name: {format} for name in visible if matches(name, about.files)}
         taken = [name for name in formats if format in formats[name]]
         if not taken and (about.marker or format == 'zarr'):

@@ -72,6 +72,8 @@ class Format(NamedTuple):
     """The extra of bags that installs these packages."""
     marker: str | None = None
     needs_marker: bool = True
+    is_by_content: bool = False
+    """Whether the first bytes of a file identify the format, or the user: names such as `*.bin` do not."""
     is_joined: bool = False
     reads: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
@@ -83,7 +85,7 @@ class Format(NamedTuple):
     @property
     def is_by_name(self) -> bool:
         """Whether the name of a file alone may identify the format."""
-        return not (self.marker and self.needs_marker)
+        return not (self.is_by_content or (self.marker and self.needs_marker))
 
     def open_source(
         self, paths: list[str], storage_options: Mapping[str, Any] | None, /, **keywords: Any
@@ -93,7 +95,8 @@ class Format(NamedTuple):
         Args:
             paths: As in `Importer.open_source`.
             storage_options: As in `Importer.open_source`.
-            **keywords: Values of `root`, `left_out` and `layout`; the importer gets those that it takes.
+            **keywords: Values of `root`, `left_out`, `tokens` and `layout`; the importer gets those that it
+                takes.
 
         Raises:
             MissingDependencyError: A package that the importer needs is not installed.
@@ -162,6 +165,8 @@ _BUILT_IN = (
     Format('textgrid', 'transcripts.transcripts', ('*.textgrid',), options=('root',)),
     Format('ctm', 'transcripts.transcripts', ('*.ctm',), options=('root',)),
     Format('subtitles', 'transcripts.transcripts', ('*.srt', '*.vtt'), options=('root',)),
+    Format('megatron', 'tokens.megatron', ('*.bin', '*.idx'), is_by_content=True, options=('tokens',)),
+    Format('tokens', 'tokens.plain_files', ('*.bin', '*.npy'), is_by_content=True, options=('tokens',)),
     Format(
         'mcap',
         'mcap.mcap',
@@ -177,7 +182,7 @@ FORMATS = {format.name: format for format in _BUILT_IN}
 """The built-in formats by name, in the order in which they are tried."""
 
 OPTIONS = {'root', 'left_out'}
-"""What `Importer.options` may name."""
+"""What `Importer.options` may name. Built-in importers of tokens also take `tokens`."""
 SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
 """Names of the splits of a dataset."""
 

@@ -27,6 +27,9 @@ from bags.interop.sources.files.open_files import FirstLayout, FirstRun, open_fo
 from bags.interop.sources.files.readings import Readings
 from bags.interop.sources.files.webdataset import is_tar
 from bags.interop.sources.files.zip_files import FolderWithZips, ZipFiles, is_zip
+from bags.interop.sources.tokens.detect_tokens import detect_tokens
+from bags.interop.sources.tokens.token_file import NO_OPTIONS, TokenOptions, token_options
+from bags.interop.sources.tokens.token_source import TokenSource
 from bags.interop.stores import (
     MAGIC,
     find_store,
@@ -56,6 +59,11 @@ def open_source(
     spec: Mapping[str, str | None] | None = None,
     storage_options: Mapping[str, Any] | None = None,
     on_error: Literal['raise', 'skip'] = 'raise',
+    by: Literal['document', 'sequence'] = 'document',
+    dtype: str | None = None,
+    end: int | None = None,
+    offsets: str | os.PathLike[str] | None = None,
+    length: int | None = None,
 ) -> Source:
     """Opens data in another format as the source of a dataset, without reading values.
 
@@ -70,6 +78,12 @@ def open_source(
         storage_options: As in `bags.open`, for a URL.
         on_error: 'raise' refuses damaged files, 'skip' leaves them out, but keeps the datapoints of a tar
             that is not compressed before the damage.
+        by: What a datapoint of tokens of Megatron is: a 'document', or a 'sequence' of a document.
+        dtype: The dtype of tokens without a header, such as 'uint16', with `format='tokens'`.
+        end: The token that ends each document, and belongs to it, in tokens without an index.
+        offsets: A file with the first token of each document, in place of `end`: int64, or `.npy`. The last
+            number may be the number of tokens.
+        length: The number of tokens of each document but the last, in place of `end`.
 
     Raises:
         FileNotFoundError: The source does not exist.
@@ -80,7 +94,7 @@ def open_source(
     """
     found = open_to_resume(
         source, {}, None, format=format, layout=layout, spec=spec, storage_options=storage_options,
-        on_error=on_error,
+        on_error=on_error, tokens=token_options(by, dtype, end, offsets, length),
     )  # fmt: skip
     if found.ambiguity is not None:
         raise found.ambiguity
@@ -97,6 +111,7 @@ def open_to_resume(
     spec: Mapping[str, str | None] | None,
     storage_options: Mapping[str, Any] | None,
     on_error: Literal['raise', 'skip'],
+    tokens: TokenOptions = NO_OPTIONS,
 ) -> Source:
     """Opens a source as `open_source` does, to continue a dataset.
 
@@ -108,6 +123,7 @@ def open_to_resume(
             text have these types, and without `first_layout`, a layout with these fields is taken.
         first_layout: The layout of the first run, if it is known.
         format, layout, spec, storage_options, on_error: As in `open_source`.
+        tokens: The other arguments of `open_source`.
     """
     source = plain_path(source)
     if hasattr(source, 'columns') or hasattr(source, 'column_names') or isinstance(source, Mapping):
@@ -132,7 +148,7 @@ def open_to_resume(
     try:
         with naming(where):
             run = FirstRun(first_layout.name if first_layout else None, stored, left_out)
-            found = _open(paths, format, layout, storage_options, run)
+            found = _open(paths, format, layout, storage_options, run, tokens)
             parse_spec(found.spec)
     except SpecError as exc:  # Of types that the source describes.
         raise SourceError(where, str(exc)) from exc
@@ -141,7 +157,11 @@ def open_to_resume(
         raise
     found.path = where
     found.is_layout_given = is_given
-    found.opened_from, found.stores = (list_paths(paths, storage_options), storage_options), stores
+    read = [*list_paths(paths, storage_options), *found.beside]
+    found.opened_from, found.stores = (read, storage_options), stores
+    if tokens.given and not isinstance(found, TokenSource):
+        name = next(iter(tokens.given))
+        raise ValueError(f"{name}: expected none for the format {found.format!r}; format='tokens' takes it")
     if on_error == 'raise' and found.damaged:
         _check_no_lfs_pointer(found.damaged[0][0], storage_options)
         raise SourceError(*found.damaged[0])
@@ -205,6 +225,7 @@ def _open(
     layout: str | None,
     storage_options: Mapping[str, Any] | None,
     run: FirstRun,
+    tokens: TokenOptions,
 ) -> Source:
     if any(letter in path for path in paths for letter in MAGIC) and not any('@' in path for path in paths):
         # Paths with an @ are expanded by `bags.bag.Reader`.
@@ -233,6 +254,8 @@ def _open(
     keep = format == 'folder' and layout in ('files', 'stems', None)
     unpacks = format is None or (format == 'folder' and layout not in ('files', None))
     exported = read_exported(metadata, f'{root}/{METADATA}') if layout is None else None
+    if format is None and layout is None and archive is None and exported is None:
+        format = detect_tokens(root, names, is_one and bool(names), storage_options)
     zips: FolderWithZips | None = None
     if archive is None and exported is None and unpacks:
         found = zips_to_open(root, names)
@@ -256,7 +279,9 @@ def _open(
     if chosen.format == 'webdataset':
         source = open_tars(paths, layout, storage_options, exported, run)
     elif chosen.format != 'folder' and (about := find_format(chosen.format)):
-        source = about.open_source(paths, storage_options, root=root, left_out=run.left_out, layout=layout)
+        source = about.open_source(
+            paths, storage_options, root=root, left_out=run.left_out, tokens=tokens, layout=layout
+        )
     else:
         if zips and zips.damaged and not chosen.paths:
             raise SourceError(*zips.damaged[0])

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from bags.dataset.format.metadata import Metadata
 from bags.dataset.format.spec import MAX_NAME_LENGTH, NAME, is_reserved
+from bags.dataset.writing.field_writer import RecordRun
 from bags.errors import BagsError, CorruptError, MissingDependencyError, SourceError
+from bags.links.link_builder import LinkRun
 from bags.links.sources import LinkOpener, OpenedLink
 from bags.storage import Store
 
@@ -43,6 +45,15 @@ class DamagedEntries(NamedTuple):
 
     error: SourceError
     length: int = 1
+
+
+class RecordBlock(NamedTuple):
+    """Consecutive datapoints of plain fields, as runs of records."""
+
+    length: int
+    """Number of datapoints."""
+    runs: Mapping[str, LinkRun | RecordRun]
+    """The records of each field: links, or bytes."""
 
 
 class Source(abc.ABC, Generic[E]):
@@ -98,6 +109,10 @@ class Source(abc.ABC, Generic[E]):
     """The error of `open_source` without a layout, if another one would complete datapoints."""
     is_layout_given: bool = False
     """Whether the user gave the layout."""
+    facts: Mapping[str, Any] = {}
+    """Options that decide what the datapoints are, as JSON values: a resumed import must have the same."""
+    beside: Collection[str] = ()
+    """Files that the source reads besides the files and folders that `open_source` was called with."""
     rewrites_files: bool = False
     """Whether linked files are rewritten as the source grows, so that an update creates all links again."""
 
@@ -117,6 +132,20 @@ class Source(abc.ABC, Generic[E]):
         Yields a `DamagedEntries` for datapoints that cannot be read.
         """
         return iter(self.records[start:])
+
+    def blocks(self, start: int, digests: bool) -> Iterator[RecordBlock] | None:
+        """Yields the datapoints from `start` on in blocks, instead of `entries` and `load`; None by default.
+
+        A source of a hundred million small records has these, so that no record is an object of its own.
+
+        Args:
+            start: The first datapoint.
+            digests: Whether links have checksums.
+
+        Raises:
+            SourceError: A file cannot be read.
+        """
+        return None
 
     @abc.abstractmethod
     def load(self, entry: E) -> Mapping[str, Any]:

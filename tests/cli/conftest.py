@@ -15,6 +15,7 @@ from typer import testing
 
 import bags
 from bags.cli.app import build_app
+from tests.interop.sources.tokens.files import write_megatron
 
 # The runner builds the options of all commands for each call, which takes longer than most commands.
 testing._get_command = functools.cache(testing._get_command)
@@ -74,6 +75,10 @@ def made(tmp_path_factory):
         (folder / 'photos' / f'{index}.jpg').write_bytes(bytes(image))
         (folder / 'photos' / f'{index}.cls').write_text(str(index))
         (folder / 'photos' / f'{index}.json').write_text('{}')
+    write_megatron(folder / 'web.bin', [[[1, 2, 3]], [[4]]])
+    (folder / 'train.bin').write_bytes(np.array([1, 2, 50256, 3, 50256], 'u2').tobytes())
+    with bags.DatasetWriter(folder / 'tokens', {'tokens': 'array(uint16,?)'}) as writer:
+        writer.append({'tokens': np.arange(4, dtype='u2')})
     return folder
 
 

@@ -42,7 +42,8 @@ from bags.display.counts import plural
 
 READ_AS = 'read as '
 """The beginning of the note about what an import takes files for."""
-Format = Literal['webdataset', 'files', 'parquet', 'lerobot']
+Format = Literal['webdataset', 'files', 'parquet', 'lerobot', 'megatron']
+By = Literal['document', 'sequence']
 Storage = Literal['files', 'bags']
 Fill = Literal['previous', 'nearest', 'linear']
 Gaps = Literal['raise', 'end']
@@ -87,6 +88,28 @@ def import_(
     update: Annotated[
         bool, typer.Option('--update', help='With --link: add the datapoints that are new in the source.')
     ] = False,
+    by: Annotated[
+        By,
+        typer.Option('--by', help='What a datapoint of tokens of Megatron is.'),
+    ] = 'document',
+    dtype: Annotated[
+        str | None,
+        option(
+            '--dtype', metavar='NAME', help='With --format tokens: the dtype without a header, as uint16.'
+        ),
+    ] = None,
+    end: Annotated[
+        int | None,
+        option('--end', metavar='TOKEN', help='The last token of each document, of tokens without an index.'),
+    ] = None,
+    offsets: Annotated[
+        str | None,
+        option('--offsets', metavar='FILE', help='The first token of each document instead: int64, or .npy.'),
+    ] = None,
+    length: Annotated[
+        int | None,
+        option('--length', metavar='N', help='The number of tokens of each document instead.'),
+    ] = None,
     compression: Compression = None,
     shard_size: ShardSize = SHARD_SIZE_TEXT,
     shard_length: ShardLength = None,
@@ -106,6 +129,10 @@ def import_(
     Example: bags import photos dataset
 
     Example: bags import photos index --link --update
+
+    Example: bags import web.bin web --link
+
+    Example: bags import train.bin train --link --format tokens --dtype uint16 --end 50256
 
     Example: bags import photos dataset --dry-run --spec cls='int(8)' --spec json=none
     """
@@ -141,6 +168,11 @@ def import_(
             rename=parse_pairs('--rename', rename),
             on_error=on_error,
             resume=(resume or update) and bool(target),
+            by=by,
+            dtype=dtype,
+            end=end,
+            offsets=offsets,
+            length=length,
         )
         bind_encoders(parse_spec(original.spec), None)
     except SpecError as exc:
@@ -226,7 +258,9 @@ def export(
     target: Annotated[str, argument('TARGET', 'A new or empty folder.')],
     format: Annotated[
         Format,
-        typer.Option(help='webdataset: tars; files: a folder of files; parquet; lerobot: for LeRobot.'),
+        typer.Option(
+            help='webdataset: tars; files: a folder of files; parquet; lerobot; megatron: tokens.bin, .idx.'
+        ),
     ] = 'webdataset',
     storage: Annotated[
         Storage,
@@ -266,7 +300,7 @@ def export(
     ] = 'raise',
     json: Json = False,
 ) -> None:
-    """Writes a dataset as WebDataset tars, a folder of files, Parquet files, or a LeRobot dataset.
+    """Writes a dataset as WebDataset tars, a folder of files, Parquet files, a LeRobot dataset, or tokens.
 
     Media stay unchanged.
 
@@ -277,6 +311,8 @@ def export(
     Example: bags export episodes tars --key id
 
     Example: bags export recording arm --format lerobot --every front --fps 30
+
+    Example: bags export tokens megatron --format megatron
     """
     import bags
     from bags.dataset.open import open_with_known_decoders

@@ -1,4 +1,4 @@
-"""`bags.export`: writes WebDataset tars, folders of files, Parquet files and LeRobot datasets."""
+"""`bags.export`: writes tars, folders of files, Parquet files, LeRobot datasets, and tokens for Megatron."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from bags.interop.exported import EXPORT, NUMBERS, are_classes, is_one_array, na
 from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS, escape_key, extension_of, file_name
 from bags.interop.ignored_files import may_be_ignored
 from bags.interop.targets.lerobot import write_lerobot
+from bags.interop.targets.megatron import write_megatron
 from bags.interop.targets.parquet import write_parquet
 from bags.interop.targets.target import Target
 from bags.progress.progress import Advance
@@ -56,7 +57,7 @@ def export(
     dataset: Dataset | str | os.PathLike[str],
     target: str | os.PathLike[str],
     *,
-    format: Literal['webdataset', 'files', 'parquet', 'lerobot'] = 'webdataset',
+    format: Literal['webdataset', 'files', 'parquet', 'lerobot', 'megatron'] = 'webdataset',
     fields: Fields = None,
     shard_size: int | None = SHARD_SIZE,
     shard_length: int | None = None,
@@ -72,7 +73,7 @@ def export(
     gap: float | None = None,
     gaps: Gaps = 'raise',
 ) -> WriteResult:
-    """Writes the datapoints of a dataset as media files, with unchanged records, or as Parquet files.
+    """Writes the datapoints of a dataset as media files, with unchanged records, or in another format.
 
     With the format 'lerobot', each datapoint becomes an episode of a LeRobot dataset of version 3. Its fields
     have an item for each frame, or with `every`, streams of any rates are sampled at the same times. The
@@ -89,17 +90,23 @@ def export(
     of images, videos and recordings. Their metadata have the types for `convert`, and features for
     `datasets.load_dataset` of Hugging Face.
 
+    The files `tokens.bin` and `tokens.idx` of Megatron-LM have a document for each datapoint. The tokens are
+    the field `tokens`, or the only field of type `array(DTYPE,?)`. A field `modes` has the mode of each
+    sequence. With a field `document`, as `convert(…, by='sequence')` writes it, datapoints are sequences:
+    those that follow each other with one number are one document, and a field `mode` has their modes.
+
     Args:
         dataset: A reader, a view, or the path of a dataset.
         target: A folder, which must be new or empty: path or URL.
-        format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, 'parquet' or 'lerobot'.
+        format: 'webdataset' for tars `000000.tar`, …, 'files' for a folder of files, 'parquet', 'lerobot',
+            or 'megatron'.
         fields: Names of fields. Default: all.
         shard_size, shard_length: Bytes and datapoints at which a tar or Parquet file is full; None for no
             limit.
         progress: Whether to show a bar; None: if standard error is a terminal.
         storage_options: As in `bags.open`, for a URL.
         key: A field of texts or integers that names the files instead of `__key__`, and is not exported as
-            files. Not supported for Parquet.
+            files. Not supported for Parquet and Megatron.
         resume: Continue an export that was killed: complete tars and Parquet files are kept, other files are
             written again. With a new or empty target, starts an export.
         mode: 'create', or 'overwrite' to replace an earlier export in a local folder, finished or not, when
@@ -121,8 +128,9 @@ def export(
             unfinished, or any, export.
         MissingDependencyError: pyarrow, for Parquet, is not installed.
         SourceError: A key is not a valid file name, or two datapoints have the same key (in tars: two in a
-            row); for LeRobot, sequences of a datapoint differ in length.
-        TypeError: LeRobot has no feature for a field.
+            row); for LeRobot, sequences of a datapoint differ in length; for Megatron, a datapoint has no
+            tokens, or several modes.
+        TypeError: LeRobot has no feature for a field; the fields have no tokens for Megatron.
         ValueError: For LeRobot, the metadata has no frame rate, or with `every`, the times of a field are
             unknown, a datapoint has a gap, or its streams have no time in common; the export to resume has
             other arguments or another dataset; 'overwrite' with a URL.
@@ -143,7 +151,7 @@ def export(
             )  # fmt: skip
     check_dataset('export', dataset)
     expect_committed('export', dataset)
-    one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot'))
+    one_of('format', format, ('webdataset', 'files', 'parquet', 'lerobot', 'megatron'))
     grid = grid_options(every, fps, fill, gap, gaps)
     if grid is not None and format != 'lerobot':
         raise ValueError(f"every: expected none for the format {format!r}, got {every!r}; use 'lerobot'")
@@ -155,8 +163,9 @@ def export(
             raise TypeError(
                 f'key: expected a field of texts or integers, got {key!r} of type {field_type.text}'
             )
-        if format == 'parquet':
-            raise TypeError(f'key: expected none for Parquet, whose files have no keys, got {key!r}')
+        if format in ('parquet', 'megatron'):
+            name = format.capitalize()
+            raise TypeError(f'key: expected none for {name}, whose files have no keys, got {key!r}')
     one_of('mode', mode, ('create', 'overwrite'))
     if resume and mode == 'overwrite':
         raise ValueError("mode: expected 'create' with resume=True, got 'overwrite'")
@@ -185,6 +194,9 @@ def export(
             names = [name for name in names if name not in left_out]
             folder.notes += [f'field {name!r} is left out: LeRobot numbers episodes' for name in left_out]
             write_lerobot(folder, dataset, names, advance, grid)
+            shards = 1
+        elif format == 'megatron':
+            write_megatron(folder, dataset, names, advance)
             shards = 1
         elif format == 'parquet':
             shards = write_parquet(folder, dataset, names, shard_size, shard_length, advance)

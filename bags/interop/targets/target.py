@@ -30,7 +30,7 @@ from bags.storage.urls import plain_path
 
 UNFINISHED = '.unfinished-export.json'
 """The file in the folder of an unfinished export."""
-_OWN = re.compile(rf'[0-9]{{6,}}\.(tar|parquet)|{re.escape(METADATA)}|meta|data|videos')
+_OWN = re.compile(rf'[0-9]{{6,}}\.(tar|parquet)|tokens\.(bin|idx)|{re.escape(METADATA)}|meta|data|videos')
 """Top-level names in the folder of a complete export."""
 
 _TAKEN = (

@@ -1,0 +1,1 @@
+"""Tokens of language models: one file of all documents, one after the other."""
