@@ -295,6 +295,11 @@ class StoredRecords(Shareable, abc.ABC):
             sizes[positions] = ranges.stops - ranges.starts
         return sizes
 
+    def stored_range(self, index: int) -> tuple[File, int, int] | None:
+        """Returns the file, the first byte and the end of a record that is stored as it is; else None."""
+        (ranges,) = self.locate(np.array([index]))
+        return (ranges.file, int(ranges.starts[0]), int(ranges.stops[0])) if ranges.are_stored else None
+
     def will_need(self, indices: Int64s) -> None:
         """Announces the records to read next."""
         for ranges in self.locate(indices):

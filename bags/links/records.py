@@ -298,6 +298,10 @@ class LinkedRecords(StoredRecords):
             segment = Segment(self._type, first, end, file.file, start, stop, where, self.linked.parsed)
         return file, start, stop, segment
 
+    def stored_range(self, index: int) -> tuple[File, int, int] | None:
+        (file, codec, _, _), start, stop, segment = self._locate_one(check_index(index, self.count))
+        return (file, start, stop) if codec is None and segment is None else None
+
     def segment(self, index: int) -> Segment | None:
         segment = self._locate_one(check_index(index, self.count))[3]
         if segment is not None and self.checksums is not None:

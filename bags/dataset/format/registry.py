@@ -209,6 +209,7 @@ def is_stream(field_type: FieldType) -> bool:
     return has_varying_rows(field_type) or field_type.format not in _TYPES
 
 
+@functools.lru_cache(1024)
 def has_varying_rows(field_type: FieldType) -> bool:
     """Returns whether values of a type are arrays whose first dimension is `?`: their elements are rows."""
     if field_type.sequence or field_type.format != 'array':

@@ -119,34 +119,45 @@ def read_rows_of_one(field: FieldReader, record: int, items: Items) -> Any:
     Raises:
         Exception: As `read_value` of columns.
     """
-    rows, bag = field.decoder.rows, field.bag
-    if bag.in_place and rows is not None and field.decoder.decode is not None and rows[0].kind not in 'bU':
-        # 4 us, and 40 us as a batch of one.
-        data, size = bag.get_view(record), _row_bytes(*rows)
-        count, remainder = divmod(len(data), size)
-        if not remainder and not (field.decoder.length and len(data) != field.decoder.length):
-            chosen = _key(items_of_row(items, count))
-            part = np.ndarray((count, *rows[1]), rows[0], data)[chosen]
-            limit = field.bounded.size_limit
-            if limit is None or part.nbytes <= limit.max_size:
-                return part.copy() if isinstance(chosen, slice) else part
+    rows = field.decoder.rows
+    is_plain = rows is not None and field.decoder.decode is not None and rows[0].kind not in 'bU'
+    if is_plain and rows is not None and isinstance(items, slice) and items.step in (None, 1):
+        # 5 us of a mapped bag, and 10 us of a linked file instead of 51 us as a batch of one.
+        part = _stored_rows(field, record, items, *rows)
+        if part is not None:
+            return part
     values = read_rows(field, np.array([record], np.int64), items).values
     return values[0] if isinstance(values, list) else values
 
 
-def items_of_row(items: Items, count: int) -> PerRowItems | slice:
-    """Returns a slice as it is, and other rows of one array as `PerRowItems`."""
-    return items if isinstance(items, slice) else items_of_rows(items, np.array([count], np.int64))
-
-
-def _key(items: PerRowItems | slice) -> Any:
-    """Returns the index of NumPy for rows of one array."""
-    if isinstance(items, slice):
-        return items
-    if items.starts is None:
-        return items.numbers
-    start = int(items.starts[0])
-    return slice(start, start + int(items.counts[0]))
+def _stored_rows(
+    field: FieldReader, record: int, items: slice, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> npt.NDArray[Any] | None:
+    """Returns rows of the array in one record, read alone; None if the caller has to read the record."""
+    bag, size = field.bag, _row_bytes(dtype, shape)
+    if bag.checksums is not None or bag.is_remote:
+        return None
+    whole = bag.get_view(record) if bag.in_place else None
+    stored = bag.stored_range(record) if whole is None else None
+    if whole is not None:
+        length = len(whole)
+    elif stored is not None:
+        length = stored[2] - stored[1]
+    else:
+        return None
+    start, stop, _ = items.indices(length // size)
+    limit = field.bounded.size_limit
+    count = max(stop - start, 0)
+    is_invalid = length % size or field.decoder.length not in (0, length)
+    if is_invalid or (limit is not None and count * size > limit.max_size):
+        return None
+    if whole is not None:
+        data: Any = whole[start * size : (start + count) * size]
+    else:
+        assert stored is not None
+        file, first, _ = stored
+        data = file.read(first + start * size, first + (start + count) * size)
+    return np.ndarray((count, *shape), dtype, data).copy()
 
 
 def _row_bytes(dtype: np.dtype[Any], shape: tuple[int, ...]) -> int:

@@ -30,9 +30,8 @@ def open_source(
     """Returns the documents, or sequences, of `.bin` files with an `.idx` beside each."""
     for name in ('dtype', 'end', 'offsets', 'length'):
         if name in tokens.given:
-            raise ValueError(
-                f"{name}: expected none for Megatron, whose index says it; format='tokens' takes it"
-            )
+            detail = f"{name}: expected none for Megatron, whose index says it; format='tokens' takes it"
+            raise SourceError(paths[0], detail)
     paths = list_paths(paths, storage_options)
     files = dict.fromkeys(path.removesuffix(INDEX) + DATA if path.endswith(INDEX) else path for path in paths)
     beside = [index_of(path) for path in files if index_of(path) not in paths]

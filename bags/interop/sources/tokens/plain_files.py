@@ -97,8 +97,7 @@ class PlainFile:
         self.spec: dict[str, str] = {}
         store, file_path = find_store(path, storage_options)
         self.file: File = open_in(store, file_path, storage_options)
-        with naming(path):
-            layout = _read_layout(self.file, options.dtype)
+        layout = _read_layout(path, self.file, options.dtype)
         self.dtype, self._start, self.tokens = layout.dtype, layout.start, layout.tokens
         self._cuts = self._cut(layout, options, storage_options)
         self.count = self._cuts.count
@@ -129,13 +128,12 @@ class PlainFile:
         """Reads the first token of each document from a file, and appends the end of the last one."""
         store, file_path = find_store(path, storage_options)
         file = open_in(store, file_path, storage_options)
-        with naming(path):
-            head = bytes(file.read(0, min(len(NPY_MAGIC), file.size)))
-            layout = _read_layout(file, None if head == NPY_MAGIC else 'int64')
-            if layout.row is not None:
-                raise ValueError('expected an array of one dimension')
-            end = layout.start + layout.tokens * layout.dtype.itemsize
-            offsets = np.frombuffer(bytes(file.read(layout.start, end)), layout.dtype).astype(np.int64)
+        head = bytes(file.read(0, min(len(NPY_MAGIC), file.size)))
+        layout = _read_layout(path, file, None if head == NPY_MAGIC else 'int64')
+        if layout.row is not None:
+            raise SourceError(path, 'expected an array of one dimension')
+        end = layout.start + layout.tokens * layout.dtype.itemsize
+        offsets = np.frombuffer(bytes(file.read(layout.start, end)), layout.dtype).astype(np.int64)
         if not len(offsets) or offsets[0] != 0:
             found = offsets[0] if len(offsets) else 'none'
             raise SourceError(path, f'expected 0, the first token of document 0, got {found}')
@@ -180,12 +178,12 @@ def open_source(
 ) -> Source[Any]:
     """Returns the documents of files of tokens without an index."""
     if tokens.by != 'document':
-        raise ValueError(
-            f"by: expected 'document' for tokens without an index of Megatron, got {tokens.by!r}"
-        )
+        detail = f"by: expected 'document' for tokens without an index of Megatron, got {tokens.by!r}"
+        raise SourceError(paths[0], detail)
     files = [path for path in list_paths(paths, storage_options) if not path.endswith('.idx')]
     if tokens.offsets is not None and len(files) > 1:
-        raise ValueError(f'offsets: expected one file of tokens, got {len(files)}: import them one by one')
+        detail = f'offsets: expected one file of tokens, got {len(files)}: import them one by one'
+        raise SourceError(tokens.offsets, detail)
     beside = [] if tokens.offsets is None else [tokens.offsets]
     return open_files('tokens', files, tokens, beside, lambda path: PlainFile(path, storage_options, tokens))
 
@@ -195,65 +193,72 @@ def is_llm_c(head: bytes) -> bool:
     return len(head) >= 4 and struct.unpack('<i', head[:4])[0] in (*LLM_C, LLM_C_EVALUATION)
 
 
-def _read_layout(file: File, dtype: str | None) -> Layout:
+def _read_layout(path: str, file: File, dtype: str | None) -> Layout:
     """Finds the tokens of a file.
 
     Args:
-        file: The file.
+        path, file: The file.
         dtype: The dtype that the user gave; required without a header.
 
     Raises:
-        ValueError: The header is invalid, or the file is cut.
+        SourceError: The header is invalid, or the file is cut.
     """
     head = bytes(file.read(0, min(LLM_C_HEADER_BYTES, file.size)))
     if head.startswith(NPY_MAGIC):
-        layout = _read_npy(file)
+        layout = _read_npy(path, file)
     elif is_llm_c(head):
-        layout = _read_llm_c(file, head)
+        layout = _read_llm_c(path, file, head)
     elif dtype is None:
-        raise ValueError(
+        raise SourceError(
+            path,
             'expected the header of llm.c or .npy, got none: dtype (--dtype uint16) is the dtype of tokens '
-            f'without a header, and {WAYS} says where documents end'
+            f'without a header, and {WAYS} says where documents end',
         )
     else:
         layout = Layout(check_token_dtype(dtype), 0, 0)
         layout = layout._replace(tokens=file.size // layout.dtype.itemsize)
         if file.size % layout.dtype.itemsize:
             size = layout.dtype.itemsize
-            raise ValueError(f'expected tokens of {size} bytes, got {file.size} bytes: the last token is cut')
+            raise SourceError(
+                path, f'expected tokens of {size} bytes, got {file.size} bytes: the last token is cut'
+            )
         return layout
     if dtype is not None and check_token_dtype(dtype) != layout.dtype:
-        raise ValueError(f'its header says {layout.dtype}, got dtype {dtype}')
+        raise SourceError(path, f'its header says {layout.dtype}, got dtype {dtype}')
     return layout
 
 
-def _read_llm_c(file: File, head: bytes) -> Layout:
+def _read_llm_c(path: str, file: File, head: bytes) -> Layout:
     if len(head) < LLM_C_HEADER_BYTES:
-        raise ValueError(
-            f'expected a header of llm.c of {LLM_C_HEADER_BYTES} bytes, got {len(head)}: it is cut'
+        raise SourceError(
+            path, f'expected a header of llm.c of {LLM_C_HEADER_BYTES} bytes, got {len(head)}: it is cut'
         )
     magic, version, count = struct.unpack('<iii', head[:12])
     if magic == LLM_C_EVALUATION:
-        raise ValueError('expected tokens, got multiple-choice questions of llm.c')
+        raise SourceError(path, 'expected tokens, got multiple-choice questions of llm.c')
     known, text = LLM_C[magic]
     if version != known:
-        raise ValueError(f'expected version {known} of the magic number {magic} of llm.c, got {version}')
+        raise SourceError(
+            path, f'expected version {known} of the magic number {magic} of llm.c, got {version}'
+        )
     dtype = check_token_dtype(text)
     expected = LLM_C_HEADER_BYTES + count * dtype.itemsize
     if count < 0 or file.size != expected:
         got = (file.size - LLM_C_HEADER_BYTES) / dtype.itemsize
-        raise ValueError(f'expected {count} tokens of {text}, as its header says, got {got:g}')
+        raise SourceError(path, f'expected {count} tokens of {text}, as its header says, got {got:g}')
     return Layout(dtype, LLM_C_HEADER_BYTES, count)
 
 
-def _read_npy(file: File) -> Layout:
+def _read_npy(path: str, file: File) -> Layout:
     head = io.BytesIO(bytes(file.read(0, min(MAX_NPY_HEADER_BYTES, file.size))))
-    shape, is_fortran, dtype = read_npy_header(head, file.size)
+    with naming(path):
+        shape, is_fortran, dtype = read_npy_header(head, file.size)
     if dtype.kind not in 'iu' or len(shape) not in (1, 2) or (is_fortran and len(shape) == 2):
         order = ' in Fortran order' if is_fortran else ''
-        raise ValueError(
-            f'expected integers in one dimension, or in rows of two, got {dtype} of shape {shape}{order}'
+        raise SourceError(
+            path,
+            f'expected integers in one dimension, or in rows of two, got {dtype} of shape {shape}{order}',
         )
     if len(shape) == 2 and not shape[1]:
-        raise ValueError(f'expected rows of one token or more, got shape {shape}')
+        raise SourceError(path, f'expected rows of one token or more, got shape {shape}')
     return Layout(dtype, head.tell(), math.prod(shape), shape[1] if len(shape) == 2 else None)
