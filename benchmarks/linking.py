@@ -1,6 +1,7 @@
 """Photos, WebDataset tars and a LeRobot dataset, linked in place, beside their peers; `--only linking`.
 
-`python -m benchmarks.linking photos 1000000`, `tars 1000` or `episodes 60` links as many, once.
+`python -m benchmarks.linking photos 1000000`, `tars 1000`, `episodes 60` or `tokens 10000000` links as many,
+once.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import argparse
 import io
 import os
+import resource
 import tarfile
 import time
 from collections.abc import Callable, Iterable
@@ -15,7 +17,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import bags
+from bags.interop.targets.megatron_index import HEADER, MAGIC, VERSION
 from benchmarks import data, report
 from benchmarks.lerobot import write_lerobot
 from benchmarks.links import pictures, size_of
@@ -210,12 +215,29 @@ def write_tars(path: Path, count: int) -> None:
                     tar.addfile(member, io.BytesIO(content))
 
 
+def write_tokens(path: Path, count: int) -> None:
+    """Writes an index of Megatron of documents of 600 tokens on average, over a sparse file of zeros."""
+    lengths = np.random.default_rng(0).integers(0, 1200, count).astype('<i4')
+    stops = np.cumsum(lengths, dtype='<i8') * 2
+    path.mkdir(parents=True)
+    with open(path / 'data.bin', 'wb') as file:
+        file.truncate(int(stops[-1]))
+    with open(path / 'data.idx', 'wb') as file:
+        file.write(HEADER.pack(MAGIC, VERSION, 8, count, count + 1))
+        for table in (lengths, stops - 2 * lengths.astype('<i8'), np.arange(count + 1, dtype='<i8')):
+            table.tofile(file)
+
+
 # Linking very many.
 
 
 def measure(source: str, number: int) -> None:
-    """Links files or episodes of the benchmarks, or tars 20 ms away; prints what that costs."""
+    """Links files, episodes or tokens of the benchmarks, or tars 20 ms away; prints what that costs."""
     index = data.scratch(f'linking-{source}')
+    if source == 'tokens':
+        folder = data.cached(f'linking-tokens-{number}', lambda path: write_tokens(path, number))
+        print_cost(number, index, lambda: link_source(folder / 'data.bin', index))
+        return
     if source == 'episodes':
         folder = data.cached(f'linking-lerobot-{number}', lambda path: write_lerobot(path, number, FRAMES))
         print_cost(number, index, lambda: link_source(folder, index))
@@ -242,12 +264,16 @@ def print_cost(total: int, index: Path, run: Callable[[], object]) -> None:
     run()
     wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
     size = size_of(index)
-    print(f'{total:,} datapoints: {wall:.1f} s, {cpu:.1f} s of processor; {size / total:.0f} bytes each')
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(
+        f'{total:,} datapoints: {wall:.1f} s, {cpu:.1f} s of processor; {size / total:.0f} bytes each; '
+        f'peak of memory: {peak} MiB'
+    )
 
 
 if __name__ == '__main__':
     parser = argparse.ArgumentParser(description=measure.__doc__)
-    parser.add_argument('source', choices=('photos', 'tars', 'episodes'))
+    parser.add_argument('source', choices=('photos', 'tars', 'episodes', 'tokens'))
     parser.add_argument('number', type=int)
     arguments = parser.parse_args()
     measure(arguments.source, arguments.number)
