@@ -71,6 +71,7 @@ def _check_dtype(dtype: np.dtype[Any]) -> None:
         )
 
 
+@functools.lru_cache(maxsize=256)  # Reads of parts of arrays parse it for each batch: 60 us each time.
 def array_type(*args: str) -> tuple[np.dtype[Any], tuple[int, ...]] | None:
     """Parses the arguments of `array(dtype,*shape)`.
 

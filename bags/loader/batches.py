@@ -17,7 +17,7 @@ from bags.dataset.reading.batch import split
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
 from bags.indexing import Int64s
-from bags.loader.pieces import read_pieces
+from bags.loader.pieces import Streams, read_pieces
 from bags.loader.rows import RowBatches, columns_of, rows_of
 from bags.loader.steps import PLAN_STEPS, PlannedStep, Schedule, Step, plan_steps
 from bags.samplers import Sampler
@@ -83,6 +83,8 @@ class BatchMaker:
     """Whether it runs in a worker process, so that `StepResult` reports the retries of the process."""
     _plan: tuple[int, list[PlannedStep]] = (-1, [])
     """The number of the first planned step, and the planned steps."""
+    _streams: Streams = dataclasses.field(default_factory=dict)
+    """The streams of fields of which pieces are read."""
     _retries: int = 0
     """Number of retries reported so far; starts at 0 in a worker process."""
 
@@ -168,7 +170,7 @@ class BatchMaker:
         """Returns the columns of datapoints, or of pieces of them."""
         if pieces is None:
             return self.dataset.batch(indices, self.fields)
-        return read_pieces(self.dataset, pieces, self.fields)
+        return read_pieces(self.dataset, pieces, self.fields, self._streams)
 
     def _read(
         self, indices: Int64s, positions: Int64s, epoch: int, fills: bool, pieces: Pieces | None

@@ -9,18 +9,26 @@ import numpy as np
 from bags.dataset.base import Dataset
 from bags.dataset.reading.columns import read_column
 from bags.dataset.reading.selection import Fields, PerRowItems, has_items, select_fields
-from bags.indexing import Int64s
 from bags.loader.rows import RowBatches
 from bags.samplers.pieces import TO_END, UNKNOWN, Pieces
 from bags.streams.field import StreamField
 
+Streams = dict[str, StreamField]
 
-def read_pieces(dataset: Dataset | RowBatches, pieces: Pieces, fields: Fields) -> Any:
+
+def read_pieces(dataset: Dataset | RowBatches, pieces: Pieces, fields: Fields, streams: Streams) -> Any:
     """Returns the columns of pieces.
 
     A field with elements, a sequence or arrays whose first dimension is `?`, has the elements of the piece;
     none if it has none in this datapoint. Other fields are whole, and so are all fields of a datapoint that
     is not cut.
+
+    Args:
+        dataset: The dataset.
+        pieces: The pieces.
+        fields: Fields to read, each as a whole.
+        streams: Is filled with the streams of fields, and given again for other pieces: for a bin of 8,192
+            tokens and their mask, making them takes 130 us of 400.
 
     Raises:
         ValueError: A field of a datapoint that is cut has another number of elements than the sampler says.
@@ -43,13 +51,18 @@ def read_pieces(dataset: Dataset | RowBatches, pieces: Pieces, fields: Fields) -
                 raise TypeError(
                     f'fields: expected {name!r} as a whole, since the sampler cuts datapoints, got {items!r}'
                 )
-            selection[name] = _items_of(dataset, name, pieces)
+            selection[name] = _items_of(dataset, name, pieces, streams)
     return dataset.read_selection(pieces.values, selection, read_column)
 
 
-def _items_of(dataset: Dataset, name: str, pieces: Pieces) -> PerRowItems:
+def _items_of(dataset: Dataset, name: str, pieces: Pieces, streams: Streams) -> PerRowItems:
     """Returns the elements of a field that belong to pieces."""
-    counts = _element_counts(dataset, name, pieces.values)
+    if dataset.schema[name].sequence:
+        counts = dataset.item_counts(pieces.values, name)
+    else:
+        if name not in streams:
+            streams[name] = StreamField(dataset, name)
+        counts = streams[name].counts(pieces.values)
     are_cut = pieces.are_cut & (counts > 0)
     expected = np.full(len(counts), UNKNOWN) if pieces.element_counts is None else pieces.element_counts
     differs = are_cut & (expected != UNKNOWN) & (expected != counts)
@@ -70,9 +83,3 @@ def _items_of(dataset: Dataset, name: str, pieces: Pieces) -> PerRowItems:
             f'elements, got {starts[row]} to {stops[row]}'
         )
     return PerRowItems(starts, stops - starts)
-
-
-def _element_counts(dataset: Dataset, name: str, indices: Int64s) -> Int64s:
-    if dataset.schema[name].sequence:
-        return dataset.item_counts(indices, name)
-    return StreamField(dataset, name).counts(indices)
