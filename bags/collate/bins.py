@@ -156,7 +156,7 @@ def bins(
         ... )
         >>> batch = next(iter(loader))
         >>> batch['state'].shape, batch['segment_ids'][1]
-        ((2, 12, 2), array([1, 1, 1, 1, 1, 2, 2, 2, 2, 0, 0, 0], dtype=int32))
+        ((2, 12, 2), array([1, 1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2], dtype=int32))
     """
     one_of('bins: positions', positions, get_args(PositionsOf))
     given: Mapping[Any, Any] = length if isinstance(length, Mapping) else {(): length}

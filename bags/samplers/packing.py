@@ -106,7 +106,7 @@ class Packed:
         >>> sampler = bags.samplers.Packed(12, dataset.lengths('state'))
         >>> batch = next(iter(bags.Loader(dataset, 2, fields='state', sampler=sampler)))
         >>> batch['_bin'], len(batch['state'].values)
-        (array([0, 1, 1], dtype=int32), 18)
+        (array([0, 1, 1], dtype=int32), 22)
     """
 
     per_datapoint = 'lengths'
