@@ -70,8 +70,8 @@ class Loader:
             batch without readable datapoints is left out; with a mask, it raises. 'replace': each is replaced
             by the next readable datapoint of the epoch, which also stays in its own batch; False in a mask.
         skip: Datapoints to leave out in the same way; all other datapoints keep their batches.
-        collate: Called with the result of `transform`: `bags.pad`, `bags.stack`, `bags.pack`, `bags.bins(…)`, a
-            mapping of fields to the first three or their names, or any function.
+        collate: Called with the result of `transform`: `bags.pad`, `bags.stack`, `bags.pack`, `bags.bins(…)`,
+            a mapping of fields to the first three or their names, or any function.
         to_device: Called last, in the thread that iterates, e.g. `bags.jax.device_put`.
         mask_column: Name of a column of every batch that is False for repeats.
         partial: Whether the dataset may have partial datapoints, as of `reopen(partial=True)`.
