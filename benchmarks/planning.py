@@ -1,7 +1,8 @@
-"""Work done before training: bins of a million lengths, 10⁸ windows, statistics of 1 GB."""
+"""Work done before training: bins of 10⁶ and 10⁸ lengths, 10⁸ windows, statistics of 1 GB; packed tokens."""
 
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,9 @@ def main(_output: report.Report, *, quick: bool) -> None:
     """Prints times and how full bins are, and compares statistics with those of NumPy in float64."""
     report.heading('Planning')
     pack()
+    pack_many(10**7 if quick else 10**8)
     with tempfile.TemporaryDirectory(dir=data.directory()) as folder:
+        load(Path(folder) / 'tokens', 10_000 if quick else 50_000)
         open_windows(Path(folder) / 'windows')
         scan(Path(folder) / 'statistics', 8 if quick else 64)
 
@@ -38,7 +41,69 @@ def pack() -> None:
         ):
             start = time.process_time()
             sampler = samplers.Packed(budgets, lengths)
+            sampler.take(0, np.arange(1))
             print(f'  {budgets}: {time.process_time() - start:.2f} s of CPU, full: {sampler.fill}')
+    for cap in (64, 16, 14, 8):
+        start = time.process_time()
+        sampler = samplers.Packed(8192, tokens, max_datapoints=cap)
+        sampler.take(0, np.arange(1))
+        possible = min(1, cap * tokens.mean() / 8192)
+        print(
+            f'  8192, at most {cap} datapoints: {time.process_time() - start:.2f} s of CPU, full: '
+            f'{sampler.fill:.5f}, {sampler.fill / possible:.5f} of what the mean length allows'
+        )
+
+
+def pack_many(count: int) -> None:
+    """Takes the first bins of many int32 lengths, and measures the memory of the process."""
+    random, lengths = np.random.default_rng(0), np.empty(count, np.int32)
+    for start in range(0, count, CHUNK):
+        part = lengths[start : start + CHUNK]
+        part[:] = random.lognormal(6, 1, len(part)) + 1
+    for options in ({}, {'overlap': 1, 'max_datapoints': 16}):
+        start = time.process_time()
+        sampler = samplers.Packed(8192, lengths, longer='cut', **options)
+        created = time.process_time() - start
+        sampler.take(0, np.arange(64))
+        first = time.process_time() - start
+        tracemalloc.start()
+        samplers.Packed(8192, lengths, longer='cut', **options).take(0, np.arange(64))
+        peak = tracemalloc.get_traced_memory()[1] / count
+        tracemalloc.stop()
+        print(
+            f'  {count:,} lengths {options or ""}: created in {created:.2f} s of CPU, first bins after '
+            f'{first:.2f} s, full: {sampler.fill:.5f}, with {peak:.2f} bytes a datapoint beside its length'
+        )
+
+
+def load(path: Path, count: int) -> None:
+    """Loads packed tokens from the page cache without workers, as rows with positions and segments."""
+    random = np.random.default_rng(0)
+    with bags.DatasetWriter(path, {'tokens': 'array(uint16,?)', 'loss_mask': 'array(bool,?)'}) as writer:
+        for length in (random.lognormal(6, 1, count).astype(int) + 1).tolist():
+            writer.append({'tokens': np.ones(length, np.uint16), 'loss_mask': np.ones(length, bool)})
+    dataset = bags.open(path)
+    sampler = samplers.Packed(8192, dataset.lengths('tokens', of='elements'), longer='cut')
+    for fields in (('tokens',), ('tokens', 'loss_mask')):
+        for batch_size in (1, 4, 16):
+            for layout in (bags.bins(8192), bags.bins(flat=True)):
+                loader = bags.Loader(
+                    dataset,
+                    batch_size,
+                    fields=fields,
+                    sampler=sampler,
+                    collate=layout,
+                    workers=0,
+                    last_batch='drop',
+                )
+                rates = []
+                for _ in range(4):
+                    start = time.process_time()
+                    tokens = sum(batch['tokens'].size for batch in loader)
+                    rates.append(tokens / (time.process_time() - start) / 1e6)
+                form = 'flat' if layout.flat else 'rows'
+                rate = f'{max(rates):.0f} M tokens a second and core'
+                print(f'  {batch_size} bins of 8192 of {" and ".join(fields)}, {form}: {rate}')
 
 
 def open_windows(path: Path) -> None:

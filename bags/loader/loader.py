@@ -142,7 +142,7 @@ class Loader:
         self._last_batch, self._mask_column = last_batch, mask_column
         if sampler is None:
             sampler = sampler_for(dataset, shuffle, seed)
-        check_sampler(sampler, len(dataset))
+        check_sampler(sampler, dataset)
         one_of('per', per, ('batch', 'datapoint'))
         one_of('on_error', on_error, get_args(OnError))
         if per == 'datapoint' and transform is None:

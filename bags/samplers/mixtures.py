@@ -92,6 +92,8 @@ class Mixture:
         self.seed = integer('seed', seed)
         self.shuffle = shuffle
         sizes = [source if isinstance(source, int) else _datapoints(source) for source in self.sources]
+        self.source_datapoints = sizes
+        """Datapoints of the dataset of each source."""
         self.datapoints = item_count('sources: total', sum(sizes), 0)
         total = item_count('sources: total', sum(self.lengths), 0)
         self.samples = total if samples is None else item_count('samples', samples, 1)

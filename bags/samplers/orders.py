@@ -46,13 +46,15 @@ class Sampler(Protocol):
         ...
 
 
-def check_sampler(sampler: Any, datapoints: int) -> None:
-    """Checks that an object is a sampler for a dataset of this length.
+def check_sampler(sampler: Any, dataset: Sized) -> None:
+    """Checks that an object is a sampler for a dataset.
 
     Raises:
         TypeError: Not a sampler, e.g. a class or an array.
-        ValueError: The sampler has more datapoints, or another number of weights or lengths.
+        ValueError: The sampler has more datapoints, or another number of weights or lengths, or the sources
+            of a mixture are in another order than the parts of the dataset.
     """
+    datapoints = len(dataset)
     if not isinstance(sampler, Sampler) or isinstance(sampler, type | np.ndarray):
         raise TypeError(
             'sampler: expected one of bags.samplers, or an object with __len__ and take, '
@@ -69,6 +71,17 @@ def check_sampler(sampler: Any, datapoints: int) -> None:
             f'sampler: expected an order of at most the {datapoints} datapoints of the dataset, '
             f'got one of {sampled}'
         )
+    sources = getattr(sampler, 'source_datapoints', None)
+    if sources is not None and len(sources) > 1:
+        parts = shard_lengths(dataset).tolist()
+        if parts != sources and sorted(parts) == sorted(sources):
+            number = next(
+                number for number, pair in enumerate(zip(parts, sources, strict=True)) if len({*pair}) > 1
+            )
+            raise ValueError(
+                f'sampler: expected sources in the order of the datasets of the concat, got a source '
+                f'{number} of {sources[number]} datapoints for a dataset of {parts[number]}'
+            )
 
 
 class Sequential:

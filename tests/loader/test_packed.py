@@ -92,6 +92,15 @@ def test_transforms_see_the_columns(dataset):
         assert '_datapoint' in batch
 
 
+def test_sources_in_another_order_than_the_datasets(dataset):
+    both = bags.concat([dataset[:40], dataset[40:]])
+    for sources in ([63, 40], [samplers.Packed(9, dataset.lengths('nums')[:63]), 40]):
+        mixture = samplers.Mixture(sources, [1, 1])
+        with pytest.raises(ValueError, match=r'in the order of .*, got a source 0 of 63 .* dataset of 40'):
+            stream(both, mixture)
+    assert len(next(iter(stream(both, samplers.Mixture([40, 63], [1, 1]))))['id']) == 2
+
+
 def test_what_does_not_fit_the_dataset(dataset, kit, tmp_path):
     for sampler, match in [
         (samplers.Packed(9, [1, 2]), 'sampler: expected lengths of each of 103 datapoints, got 2 lengths'),
