@@ -27,6 +27,7 @@ Array = npt.NDArray[Any]
 Names = str | tuple[str, ...]
 PositionsOf = Literal['piece', 'document']
 
+ZERO = np.zeros((), np.int32)
 BIN, DATAPOINT, START, MASK = '_bin', '_datapoint', '_start', '_mask'
 
 
@@ -110,11 +111,14 @@ class Bins:
         segments = np.repeat(numbers.astype(np.int32), lengths)
         values = self.value if isinstance(self.value, Mapping) else dict.fromkeys(columns, self.value)
         laid_out = {
-            name: _rows(column.values, starts, length, values.get(name, 0))
+            name: _rows(column.values, starts, length, *fill_of(column.values.dtype, values.get(name, 0)))
             for name, column in columns.items()
         }
         ids = {'position_ids': positions, 'segment_ids': segments}
-        return {**laid_out, **{name: _rows(column, starts, length, 0) for name, column in ids.items()}}
+        return {
+            **laid_out,
+            **{name: _rows(column, starts, length, ZERO, ZERO.dtype) for name, column in ids.items()},
+        }
 
 
 def bins(
@@ -220,9 +224,8 @@ def _datapoint(batch: Mapping[str, Any], row: int) -> str:
     return f'datapoint {batch[DATAPOINT][row]}' if DATAPOINT in batch else f'datapoint {row} of the batch'
 
 
-def _rows(values: Array, starts: Int64s, length: int, value: Any) -> Array:
+def _rows(values: Array, starts: Int64s, length: int, fill: Array, dtype: np.dtype[Any]) -> Array:
     """Returns the elements of each bin as a row, with padding at its end."""
-    fill, dtype = fill_of(values.dtype, value)
     rows = np.empty((len(starts) - 1, length, *values.shape[1:]), dtype)
     bounds = starts.tolist()
     for row, start, stop in zip(rows, bounds, bounds[1:], strict=False):

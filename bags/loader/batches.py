@@ -197,7 +197,7 @@ class BatchMaker:
                 return readable, chosen, None
             elif fills:
                 chosen = np.where(readable, indices, chosen[0])
-            kept = None if pieces is None else pieces.at(readable)
+            kept = pieces.at(readable) if pieces is not None and self.unreadable else pieces
             try:
                 return readable, chosen, self._columns(chosen, kept)
             except Exception as exc:
