@@ -1,5 +1,7 @@
 """Batches of pieces: each field with elements has those of the piece."""
 
+import struct
+
 import numpy as np
 import pytest
 
@@ -185,3 +187,38 @@ def test_pieces_that_do_not_fit_name_the_datapoint_and_the_field(dataset):
     # An error that is not of the data is raised, also if damaged datapoints are skipped.
     with pytest.raises(ValueError, match='expected the 99'):
         read(index, 2, 9, 99, on_error='skip')
+
+
+@pytest.mark.parametrize(('overlap', 'cap'), [(0, None), (1, 3)])
+def test_an_epoch_over_linked_tokens_has_each_token_as_often_as_the_overlap_says(tmp_path, overlap, cap):
+    """The oracle is the file of tokens itself."""
+    lengths = np.random.default_rng(3).integers(0, 150, 200).astype('<i4')
+    tokens = np.arange(lengths.sum()).astype('<u2')
+    ends = np.cumsum(lengths, dtype=np.int64)
+    tokens.tofile(tmp_path / 'data.bin')
+    (tmp_path / 'data.idx').write_bytes(
+        b'MMIDIDX\0\0'
+        + struct.pack('<QBQQ', 1, 8, len(lengths), len(lengths) + 1)
+        + lengths.tobytes()
+        + ((ends - lengths) * 2).astype('<i8').tobytes()
+        + np.arange(len(lengths) + 1, dtype='<i8').tobytes()
+    )
+    bags.convert(tmp_path / 'data.bin', tmp_path / 'tokens', link=True)
+    dataset = bags.open(tmp_path / 'tokens', trust_links=True)
+    found = dataset.lengths('tokens', of='elements')
+    assert found.tolist() == lengths.tolist()
+    sampler = Packed(64, found, longer='cut', overlap=overlap, max_datapoints=cap)
+    seen = np.zeros(len(tokens), int)
+    for batch in bags.Loader(dataset, 5, sampler=sampler, collate=bags.bins(flat=True)):
+        starts = (ends - lengths)[batch['_datapoint']] + batch['_start']
+        for start, first, stop in zip(
+            starts.tolist(), batch['cu_seqlens'], batch['cu_seqlens'][1:], strict=False
+        ):
+            count = int(stop - first)
+            assert (batch['tokens'][first:stop] == tokens[start : start + count]).all()
+            seen[start : start + count] += 1
+    expected = np.ones(len(tokens), int)
+    for end, length in zip(ends.tolist(), lengths.tolist(), strict=True):
+        for at in range(64 - overlap, length - overlap, 64 - overlap):
+            expected[end - length + at : end - length + at + overlap] += 1
+    assert (seen == expected).all()
