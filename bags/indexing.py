@@ -125,6 +125,25 @@ def offsets_of(counts: Int64s) -> Int64s:
     return offsets
 
 
+def group_equal(*keys: Int64s) -> tuple[Int64s, Int64s]:
+    """Groups positions with equal keys.
+
+    Args:
+        *keys: One or several keys of each position, each of shape (n,).
+
+    Returns:
+        The positions in the order of their keys, shape (n,); and the start of each group in this order,
+        followed by the end of the last, shape (groups + 1,).
+    """
+    order: Int64s = np.lexsort(keys[::-1])
+    are_bounds = np.zeros(len(order) + 1, np.bool_)
+    are_bounds[0] = are_bounds[-1] = True
+    for key in keys:
+        ordered = key[order]
+        are_bounds[1:-1] |= ordered[1:] != ordered[:-1]
+    return order, np.flatnonzero(are_bounds)
+
+
 def chunk_length(count: int, size: int, target: int, most: int, growth: int = 2) -> int:
     """Returns the length of the next chunk of items, such that it has about `target` bytes.
 

@@ -7,6 +7,7 @@ shared by all its fields.
 from __future__ import annotations
 
 import hashlib
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,11 +15,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from bags.concurrency import map_concurrently
+from bags.concurrency import cached_attribute, map_concurrently
 from bags.dataset.base import Dataset, WindowsView
 from bags.dataset.reading.columns import read_values
 from bags.dataset.reading.selection import FrameSelection
-from bags.indexing import Int64s
+from bags.indexing import Int64s, group_equal
 from bags.media.audio import Audio
 from bags.media.frames import SAME_SECONDS
 from bags.streams.joined_audio import join_audio
@@ -222,68 +223,76 @@ class TableClock(Clock):
     def __init__(self, dataset: Dataset, field: str) -> None:
         super().__init__(dataset, field, self._counts)
         self._known: dict[int, Seconds] = {}
-        self._ends: dict[int, float] = {}
+        """The times of the elements of datapoints, followed by the end of the last."""
         self._held = 0
-
-    def _counts(self, rows: Int64s) -> Int64s:
-        tables = self._tables(rows)
-        return np.array([len(tables[row]) for row in rows.tolist()], np.int64)
+        """Number of times in these tables."""
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), '_known': {}, '_ends': {}, '_held': 0}
+        kept = {name: value for name, value in vars(self).items() if name != '_lengths'}
+        return {**kept, '_known': {}, '_held': 0}
 
     @abstractmethod
     def _read(self, rows: Int64s) -> list[Seconds]:
         """Returns the times of the elements of datapoints, followed by the end of the last (0 without)."""
 
-    def _tables(self, rows: Int64s) -> dict[int, Seconds]:
-        """Returns the times of all elements of datapoints."""
-        tables = {row: self._known.get(row) for row in np.unique(rows).tolist()}
+    def _tables(self, rows: list[int]) -> list[Seconds]:
+        """Returns the times of the elements of different datapoints, followed by the end of the last."""
+        tables = {row: self._known.get(row) for row in rows}
         missing = [row for row, table in tables.items() if table is None]
         if missing:
-            with_ends = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
-            read_tables = {row: table[:-1] for row, table in with_ends.items()}
-            size = sum(map(len, read_tables.values()))
+            new = dict(zip(missing, self._read(np.array(missing, np.int64)), strict=True))
+            size = sum(map(len, new.values()))
             if self._held + size > MAX_CACHED_TIMES:
                 self._known, self._held = {}, 0
-            self._known.update(read_tables)
-            self._ends.update({row: float(table[-1]) for row, table in with_ends.items()})
+            self._known.update(new)
             self._held += size
-            tables.update(read_tables)
-        return tables  # type: ignore[return-value]
-
-    def at(self, rows: Int64s, elements: Int64s) -> Seconds:
-        def look_up(table: Seconds, part: Int64s) -> Seconds:
-            is_there = (part >= 0) & (part < len(table))
-            return np.where(is_there, np.append(table, np.nan)[part.clip(0, len(table))], np.nan)
-
-        times: Seconds = self._look_up(rows, elements, look_up)
-        return times
-
-    def before(self, rows: Int64s, times: Seconds) -> Int64s:
-        elements = self._look_up(
-            rows, times + EPSILON, lambda table, part: table.searchsorted(part, 'right') - 1
-        )
-        return elements.astype(np.int64, copy=False)  # type: ignore[no-any-return]
+            self._lengths[missing] = [len(table) - 1 for table in new.values()]
+            tables.update(new)
+        return list(tables.values())  # type: ignore[arg-type]
 
     def _look_up(self, rows: Int64s, values: npt.NDArray[Any], find: Callable[..., Any]) -> Any:
-        tables = self._tables(rows)
-        if len(tables) == 1:
-            return find(*tables.values(), values)
-        if len(tables) > len(rows) // 2 or not len(rows):
-            results = [find(tables[row], part) for row, part in zip(rows.tolist(), values, strict=True)]
-            return np.array(results).reshape(values.shape)
-        order = np.argsort(rows, kind='stable')
-        cuts = np.flatnonzero(np.diff(rows[order])) + 1
-        groups = np.split(order, cuts)  # One look-up for all windows of a datapoint.
-        found = np.concatenate([find(tables[int(rows[group[0]])], values[group]) for group in groups])
-        return found[np.argsort(order, kind='stable')].reshape(values.shape)
+        """Calls `find` once for each datapoint, with its table and all its values; returns one array."""
+        order, groups = group_equal(rows)
+        tables = self._tables(rows[order[groups[:-1]]].tolist())
+        ordered, bounds = values[order], itertools.pairwise(groups.tolist())
+        parts = [
+            find(table, ordered[start:stop]) for table, (start, stop) in zip(tables, bounds, strict=True)
+        ]
+        if not parts:
+            return values[:0]
+        found = np.concatenate(parts)
+        result = np.empty_like(found)
+        result[order] = found
+        return result
+
+    def _counts(self, rows: Int64s) -> Int64s:
+        is_unknown = self._lengths[rows] < 0
+        if is_unknown.any():
+            self._tables(np.unique(rows[is_unknown]).tolist())
+        return self._lengths[rows]
+
+    @cached_attribute
+    def _lengths(self) -> Int64s:
+        """The number of elements of each datapoint; -1 if it is not known yet."""
+        return np.full(len(self.dataset), -1, np.int64)
+
+    def at(self, rows: Int64s, elements: Int64s) -> Seconds:
+        is_there = (elements >= 0) & (elements < self._counts(rows)[:, None])
+        times = self._look_up(rows, elements, lambda table, part: table.take(part, mode='clip'))
+        return np.where(is_there, times, np.nan)
+
+    def before(self, rows: Int64s, times: Seconds) -> Int64s:
+        stops = self._look_up(
+            rows, times + EPSILON, lambda table, part: table[:-1].searchsorted(part, 'right')
+        )
+        return stops.astype(np.int64, copy=False) - 1  # type: ignore[no-any-return]
 
     def lasts(self, rows: Int64s) -> Seconds:
-        tables, ends = self._tables(rows), self._ends
-        return np.array(
-            [ends[row] - tables[row][-1] if len(tables[row]) else np.nan for row in rows.tolist()]
-        )
+        unique, which = np.unique(rows, return_inverse=True)
+        lasts = [
+            table[-1] - table[-2] if len(table) > 1 else np.nan for table in self._tables(unique.tolist())
+        ]
+        return np.array(lasts, np.float64)[which]
 
 
 class FieldClock(TableClock):

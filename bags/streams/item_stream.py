@@ -159,7 +159,7 @@ class ItemStream:
 
 def as_one_array(values: Any) -> Any:
     """Returns values as one array (n, *shape) if all are arrays of one shape and dtype."""
-    if not isinstance(values, list | tuple) or not values:
+    if isinstance(values, np.ndarray) or not isinstance(values, list | tuple) or not values:
         return values
     if not all(isinstance(value, np.ndarray) for value in values):
         return values

@@ -105,6 +105,7 @@ class JoinedVideo(Video):
             len(clips),
             lambda number, frames: videos[number].options(**options)[frames],
             length,
+            lambda number: videos[number].frame_times(),
             clips.is_remote,
             clips.name,
             NO_FRAMES,
@@ -176,7 +177,7 @@ class JoinedVideo(Video):
 
     @cached_attribute
     def _joined_times(self) -> FrameTimes:
-        times = self._frames.times(lambda number: self._videos[number].frame_times())
+        times = self._frames.times()
         assert times is not None
         return times
 

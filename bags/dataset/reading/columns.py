@@ -15,6 +15,7 @@ and the items to read from each row.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,11 +31,12 @@ from bags.dataset.reading.selection import (
     FrameSelection,
     Items,
     PerRowItems,
+    group_items,
     select_items,
     select_many,
 )
 from bags.formats.arrays import encode_array
-from bags.indexing import Int64s, offsets_of
+from bags.indexing import Int64s, group_equal, offsets_of
 
 Values = npt.NDArray[Any] | list[Any]
 
@@ -68,7 +70,7 @@ def read_column(field: FieldReader, refs: Refs, items: Asked) -> Column:
     """Returns the column of a batch."""
     if items is not True and _are_frames(items):
         frames = _frames(field, refs, items)
-        shapes = {None if of_row is None else np.shape(of_row) for of_row in frames}
+        shapes = {of_row.shape if isinstance(of_row, np.ndarray) else None for of_row in frames}
         return np.stack(frames) if len(shapes) == 1 and None not in shapes else frames
     if items is not True and not field.type.sequence:
         rows, chosen = _array_parts(field, refs, items)
@@ -283,43 +285,31 @@ def _are_frames(items: Asked) -> bool:
 
 
 def _frames(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
-    """Returns frames of many rows; frames of the same video are decoded together."""
-    firsts, counts = refs if isinstance(refs, tuple) else (refs, np.ones(len(refs), np.int64))
-    expect_refs(field, firsts, counts if isinstance(refs, tuple) else None)
-    rows = zip(firsts.tolist(), counts.tolist(), strict=True)
-    if isinstance(items, FrameSelection):
-        return map_concurrently(lambda row: read_value(field, *row, items), list(rows), field.bag.is_remote)
-    frames_of_rows: list[Any] = [None] * len(firsts)
-    assert isinstance(items, PerRowItems)
-    starts, listed = np.cumsum(items.counts) - items.counts, items.listed
-    order = np.lexsort((counts, firsts))
-    differs = (np.diff(firsts[order]) != 0) | (np.diff(counts[order]) != 0)
-    values = np.split(order, np.flatnonzero(differs) + 1) if len(order) else []
+    """Returns the frames of each row; None for a row without a value."""
+    firsts, counts = refs if isinstance(refs, tuple) else (refs, None)
+    expect_refs(field, firsts, counts)
+    if isinstance(items, PerRowItems):
+        return _frames_of_windows(field, refs, items)
+    rows = zip(firsts.tolist(), repeat(1) if counts is None else counts.tolist(), strict=False)
+    return map_concurrently(lambda row: read_value(field, *row, items), list(rows), field.bag.is_remote)
 
-    def read(rows: Int64s) -> None:
-        first, count = int(firsts[rows[0]]), int(counts[rows[0]])
-        lengths = items.counts[rows]
-        if items.starts is not None and lengths.any():
-            # Consecutive frames: those that windows share are read once.
-            filled = rows[lengths > 0]
-            low, high = int(items.starts[filled].min()), int((items.starts + items.counts)[filled].max())
-            if high - low <= int(lengths.sum()):
-                frames = read_value(field, first, count, FrameSelection(slice(low, high)))
-                for row in rows.tolist() if frames is not None else ():
-                    start = int(items.starts[row]) - low if items.counts[row] else 0
-                    frames_of_rows[row] = frames[start : start + int(items.counts[row])].copy()
-                return
-        if items.starts is not None:
-            numbers = concat_ranges(items.starts[rows], lengths)
-        else:
-            assert listed is not None
-            numbers = listed[concat_ranges(starts[rows], lengths)]
-        frames = read_value(field, first, count, FrameSelection(numbers))
-        if frames is None:
-            return
-        ends = np.cumsum(lengths).tolist()
-        for row, start, end in zip(rows.tolist(), [0, *ends], ends, strict=False):
-            frames_of_rows[row] = frames[start:end].copy()
 
-    map_concurrently(read, values, field.bag.is_remote)
-    return frames_of_rows
+def _frames_of_windows(field: FieldReader, refs: Refs, items: PerRowItems) -> list[Any]:
+    """Returns the frames of windows, with one read of each value; None for a window of a missing value."""
+    keys = refs if isinstance(refs, tuple) else (refs,)
+    order, groups = group_equal(*keys)
+    values = [key[order[groups[:-1]]] for key in keys]
+    items = items.take(order)
+    numbers, starts, overlap = group_items(items, groups)
+    rows = list(zip(order.tolist(), starts.tolist(), (starts + items.counts).tolist(), strict=True))
+    windows: list[Any] = [None] * len(rows)
+
+    def read(group: int) -> None:
+        first, *count = (int(key[group]) for key in values)
+        frames = field.open_frames(range(first, first + (count[0] if count else 1))).read_some(numbers[group])
+        must_copy = overlap[group] or not frames.flags.owndata  # Writing to a window must not change others.
+        for row, start, stop in rows[groups[group] : groups[group + 1]]:
+            windows[row] = frames[start:stop].copy() if must_copy else frames[start:stop]
+
+    map_concurrently(read, np.flatnonzero(~is_missing(*values)).tolist(), field.bag.is_remote)
+    return windows

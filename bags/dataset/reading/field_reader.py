@@ -15,11 +15,11 @@ from bags.dataset.format.folder_layout import Decoder
 from bags.dataset.format.registry import are_pictures
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.frames import (
+    Frames,
     FrameTimes,
     JoinedFrames,
     LazyFrames,
     Length,
-    frame_numbers,
     known_length,
     known_times,
 )
@@ -194,40 +194,39 @@ class FieldReader(Shareable):
         Raises:
             TypeError: Values of the type do not have frames.
         """
-        are_images = self._open_frames is None and are_pictures(self.type.format, self.type.args)
-        if self._open_frames is None and not are_images:
+        if not self.has_frames and not are_pictures(self.type.format, self.type.args):
             raise TypeError(f'field {self.name!r} of type {self.type.text} has no frames: got {selection!r}')
         if records is None:
             return None
-        if are_images:
-            return self._images(records, selection.key)
-        assert self._open_frames is not None
-        frames = JoinedFrames(
-            len(records),
-            lambda record, numbers: self._read_frames(records[record], numbers),
-            lambda record: self._length(records[record]),
-            self.bag.is_remote,
-            f'{self.bag.path}, field {self.name!r} of type {self.type.text}',
-            getattr(self._open_frames, 'no_frames', NO_FRAME_TIMES),
-        )
+        frames = self.open_frames(records)
         if isinstance(selection.key, str):
-            times = frames.times(lambda record: self._times(records[record]), self.type.sequence)
+            times = frames.times()
             return None if times is None else np.append(times.starts, times.end)
         return frames.count() if selection.key is None else frames[selection.key]
 
-    def _images(self, records: range, key: Any) -> Any:
-        """Returns images of a sequence: one array (n, *shape) if they have one shape, else a list."""
-        if key is None:
-            return len(records)
-        if isinstance(key, str):
-            return None
-        name = f'{self.bag.path}, field {self.name!r} of type {self.type.text}'
-        numbers = None if isinstance(key, slice) else frame_numbers(key, lambda _: len(records), name)
-        images = self.values(records[key] if numbers is None else np.asarray(records)[numbers])
-        shapes = {(np.shape(image), getattr(image, 'dtype', None)) for image in images}
-        return np.stack(list(images)) if len(shapes) == 1 else images
+    def open_frames(self, records: range) -> Frames:
+        """Returns the frames of the values of consecutive records: pictures, or values that have frames."""
+        if not self.has_frames:
+            return _ImageFrames(self, records)
+        if not self.type.sequence:
+            return _RecordFrames(self, records.start)
+        return JoinedFrames(
+            len(records),
+            lambda record, numbers: self.read_frames(records[record], numbers),
+            lambda record: self.frame_count(records[record]),
+            lambda record: self.frame_times(records[record]),
+            self.bag.is_remote,
+            self.frames_name,
+            getattr(self._open_frames, 'no_frames', NO_FRAME_TIMES),
+        )
 
-    def _read_frames(self, index: int, numbers: Int64s) -> Any:
+    @property
+    def frames_name(self) -> str:
+        """The name of frames in error messages."""
+        return f'{self.bag.path}, field {self.name!r} of type {self.type.text}'
+
+    def read_frames(self, index: int, numbers: Int64s) -> npt.NDArray[Any]:
+        """Returns frames of a record, by their numbers."""
         try:
             frames: Any = self._frames[index][numbers]
             if not isinstance(frames, np.ndarray) or len(frames) != len(numbers):
@@ -238,11 +237,11 @@ class FieldReader(Shareable):
             self.fail(index, exc)
         return frames
 
-    def _times(self, index: int) -> FrameTimes | None:
+    def frame_times(self, index: int) -> FrameTimes | None:
         """Returns the times of the frames of a record; None without times."""
         return known_times(self._frames[index])
 
-    def _length(self, index: int) -> Length:
+    def frame_count(self, index: int) -> Length:
         """Returns the number of frames of a record, and the error if frames are missing at its end."""
         if index in self._lengths:
             return self._lengths[index], None
@@ -257,6 +256,53 @@ class FieldReader(Shareable):
         elif not isinstance(error, BagsError):
             error = DecodeError(self.name, index, self.type.text, str(error), self.bag.source_of(index))
         return length, error
+
+
+class _RecordFrames(Frames):
+    """The frames of the value of a plain field."""
+
+    def __init__(self, field: FieldReader, index: int) -> None:
+        self._field, self._index = field, index
+
+    @property
+    def name(self) -> str:
+        return self._field.frames_name
+
+    def count(self, stop: int | None = None) -> int:
+        length, error = self._field.frame_count(self._index)
+        if error is not None and (stop is None or stop > length):
+            raise error
+        return length
+
+    def read(self, numbers: Int64s) -> npt.NDArray[Any]:
+        return self._field.read_frames(self._index, numbers)
+
+    def times(self) -> FrameTimes | None:
+        self.count()
+        return self._field.frame_times(self._index)
+
+
+class _ImageFrames(Frames):
+    """The images of a sequence."""
+
+    def __init__(self, field: FieldReader, records: range) -> None:
+        self._field, self._records = field, records
+
+    @property
+    def name(self) -> str:
+        return self._field.frames_name
+
+    def count(self, stop: int | None = None) -> int:
+        return len(self._records)
+
+    def read(self, numbers: Int64s) -> Any:
+        """Returns images: one array (n, *shape) if they have one shape, else a list."""
+        images = self._field.values(self._records.start + numbers)
+        shapes = {(np.shape(image), getattr(image, 'dtype', None)) for image in images}
+        return np.stack(list(images)) if len(shapes) == 1 else images
+
+    def times(self) -> None:
+        """Returns None: images have no times of their own."""
 
 
 def _too_large(

@@ -7,6 +7,7 @@ that takes a record to open, as a lazy decoder does, and the arguments of the ty
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
@@ -84,7 +85,7 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str, eleme
 
     Args:
         key: Numbers; negative numbers count from the end.
-        count: A function as `JoinedFrames.count`.
+        count: A function as `Frames.count`.
         name: The name of the frames in errors.
         element: The noun for a frame in errors.
 
@@ -111,13 +112,59 @@ def frame_numbers(key: Any, count: Callable[[int | None], int], name: str, eleme
     return np.where(numbers < 0, numbers + total, numbers)
 
 
-class JoinedFrames:
+class Frames(ABC):
+    """The frames of a value: of a record, or of several records as one sequence."""
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The name of the frames in error messages."""
+
+    @abstractmethod
+    def count(self, stop: int | None = None) -> int:
+        """Returns the number of frames; or, if at least `stop` frames exist, any number from `stop` on.
+
+        Raises:
+            Exception: The error of a truncated record, if its missing frames are needed.
+        """
+
+    @abstractmethod
+    def read(self, numbers: Int64s) -> npt.NDArray[Any]:
+        """Returns frames by non-negative numbers, in any order, with repeats."""
+
+    @abstractmethod
+    def times(self) -> FrameTimes | None:
+        """Returns the times of the frames; None if a record has no times."""
+
+    def read_some(self, numbers: Int64s) -> npt.NDArray[Any]:
+        """As `read`.
+
+        Raises:
+            IndexError: A frame does not exist.
+        """
+        stop = int(np.maximum.reduce(numbers, initial=-1)) + 1
+        count = self.count(stop)
+        if stop > count:
+            raise IndexError(f'{self.name}: frame {stop - 1} out of range [{-count}, {count})')
+        return self.read(numbers)
+
+    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
+        """Returns the frames of a slice, which is clipped, or of a list of numbers."""
+        if isinstance(key, slice):
+            return self.read(np.arange(self.count(needed_stop(key)))[key])
+        return self.read(frame_numbers(key, self.count, self.name))
+
+
+class JoinedFrames(Frames):
     """The frames of consecutive records as one sequence. Lengths are read on demand, once.
+
+    Each record begins where the previous one ends. The first frame is at 0 s.
 
     Args:
         records: The number of records.
         read: Returns frames, given the number of a record and numbers of its frames.
         length: Returns the `Length` of a record, given its number.
+        times: Returns the times of the frames of a record, given its number; None without times.
         is_remote: Whether reads wait for a network: several records are then read concurrently.
         name: The name of the frames in error messages.
         no_frames: The result for an empty list of frames.
@@ -128,26 +175,26 @@ class JoinedFrames:
         records: int,
         read: Callable[[int, Int64s], npt.NDArray[Any]],
         length: Callable[[int], Length],
+        times: Callable[[int], FrameTimes | None],
         is_remote: bool,
         name: str,
         no_frames: npt.NDArray[Any],
     ) -> None:
-        self._records, self._read, self._length = records, read, length
+        self._records, self._read, self._length, self._times = records, read, length, times
         self._is_remote, self._name, self._no_frames = is_remote, name, no_frames
         self._known: list[Length] = []
         """Lengths of the first records. Not protected by a lock, which a fork could leave locked: threads may
         read the same lengths, and write equal values."""
+
+    @property
+    def name(self) -> str:
+        return self._name
 
     def ends(self) -> Int64s:
         """Returns the end of each record, in frames, whose length is known."""
         return np.cumsum([length for length, _ in self._known], dtype=np.int64)
 
     def count(self, stop: int | None = None) -> int:
-        """Returns the number of frames; or, if at least `stop` frames exist, any number from `stop` on.
-
-        Raises:
-            Exception: The error of a truncated record, if its missing frames are needed.
-        """
         while True:
             known = list(self._known)
             lengths = [length for length, _ in known]
@@ -185,20 +232,12 @@ class JoinedFrames:
                 break
         self._known[first : first + len(results)] = results
 
-    def __getitem__(self, key: Any) -> npt.NDArray[Any]:
-        """Returns the frames of a slice, which is clipped, or of a list of numbers."""
-        if isinstance(key, slice):
-            return self.read(np.arange(self.count(needed_stop(key)))[key])
-        return self.read(frame_numbers(key, self.count, self._name))
-
     def read(self, numbers: Int64s) -> npt.NDArray[Any]:
         """Returns frames by non-negative numbers, in any order, with repeats.
 
         Raises:
             ValueError: The frames differ in shape or dtype.
         """
-        if self._records == 1:
-            return self._read(0, numbers)
         if not len(numbers):
             return self._read(0, numbers) if self._records else self._no_frames
         starts = np.append(0, self.ends())
@@ -220,27 +259,13 @@ class JoinedFrames:
             frames[positions] = part
         return frames
 
-    def times(
-        self, times_of: Callable[[int], FrameTimes | None], from_zero: bool = True
-    ) -> FrameTimes | None:
-        """Returns the times of the frames; None if a record has no times.
-
-        Each record begins where the previous one ends.
-
-        Args:
-            times_of: Returns the times of the frames of a record, given its number.
-            from_zero: Whether the first frame is at 0 s, instead of its time in the first record.
-        """
+    def times(self) -> FrameTimes | None:
         self.count()
         parts: list[Seconds] = [np.empty(0)]
         end = 0.0
-        for number, found in enumerate(map_concurrently(times_of, range(self._records), self._is_remote)):
+        for found in map_concurrently(self._times, range(self._records), self._is_remote):
             if found is None:
                 return None
-            if not number and not from_zero and len(found.starts):
-                parts, end = [found.starts], found.end
-                continue
             parts.append(end + found.starts - found.starts[:1])
             end += found.duration
-        starts = np.concatenate(parts)
-        return FrameTimes(starts, end, end - float(starts[0]) if len(starts) else 0.0)
+        return FrameTimes(np.concatenate(parts), end, end)

@@ -6,7 +6,7 @@ import dataclasses
 import itertools
 import operator
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, SupportsIndex, cast
+from typing import Any, Literal, NamedTuple, SupportsIndex, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +20,7 @@ from bags.dataset.format.registry import (
 )
 from bags.dataset.format.spec import FieldType, Schema
 from bags.dataset.reading.batch import concat_ranges
-from bags.indexing import MAX_INT64, Int64s, as_integers
+from bags.indexing import MAX_INT64, Int64s, as_integers, offsets_of
 from bags.validation import no_field
 
 Fill = Literal['nearest', 'previous', 'linear', 'exact']
@@ -357,6 +357,46 @@ def _clip(bound: SupportsIndex | None, default: int, counts: Int64s) -> Int64s:
     """Returns a bound of a slice for sequences of `counts` items."""
     number = default if bound is None else max(-MAX_INT64, min(operator.index(bound), MAX_INT64))
     return np.maximum(counts + number, 0) if number < 0 else np.minimum(counts, number)
+
+
+class GroupedItems(NamedTuple):
+    """The items that groups of rows need, to read the items of a group together.
+
+    rows of a group    [3 4 5]       [9 10]         [3 4 5]
+                                                        [5 6 7]
+    items               3 4 5 9 10                   3 4 5 6 7
+    firsts              0     3                      0   2
+    """
+
+    items: list[Int64s]
+    """The items of each group."""
+    firsts: Int64s
+    """The position of the first item of each row among the items of its group, shape (B,)."""
+    overlap: list[bool]
+    """Whether rows of a group have items in common. Its items are then all from the first to the last."""
+
+
+def group_items(items: PerRowItems, groups: Int64s) -> GroupedItems:
+    """Returns the items of groups of rows; `groups` has the start of each, and the end of the last."""
+    sizes, offsets = groups[1:] - groups[:-1], offsets_of(items.counts)
+    bounds, firsts = offsets[groups], offsets[:-1] - np.repeat(offsets[groups[:-1]], sizes)
+    ranges = itertools.pairwise(bounds.tolist())
+    overlap = np.zeros(len(sizes), np.bool_)
+    if items.starts is None or not len(sizes):
+        return GroupedItems([items.numbers[slice(*bounds)] for bounds in ranges], firsts, overlap.tolist())
+    low = np.minimum.reduceat(items.starts, groups[:-1])
+    high = np.maximum.reduceat(items.starts + items.counts, groups[:-1])
+    overlap = high - low < bounds[1:] - bounds[:-1]
+    numbers = items.numbers if not overlap.all() else low[:0]
+    of_groups = [
+        np.arange(first, stop) if has_overlap else numbers[slice(*bounds)]
+        for first, stop, has_overlap, bounds in zip(
+            low.tolist(), high.tolist(), overlap.tolist(), ranges, strict=True
+        )
+    ]
+    if overlap.any():
+        firsts = np.where(np.repeat(overlap, sizes), items.starts - np.repeat(low, sizes), firsts)
+    return GroupedItems(of_groups, firsts, overlap.tolist())
 
 
 def divide(selection: Selection, groups: Sequence[Int64s]) -> list[Selection]:
