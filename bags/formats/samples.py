@@ -19,6 +19,9 @@ _FRAME_SAMPLES = 1 << 16
 _MAX_PLAUSIBLE_CHANNELS = 64
 """With more channels than this, and than samples, an array probably has shape (channels, time)."""
 
+_TO_INT16 = "({} * 32768).round().clip(-32768, 32767).astype('int16')"
+"""Advice: converts floats from -1 to 1, exactly if they were int16 before."""
+
 
 class _Encodable(NamedTuple):
     """The samples that a format can store."""
@@ -44,11 +47,14 @@ def checked_samples(value: Any, format: str) -> tuple[Samples, int]:
     """
     dtypes, max_channels, max_rate = _ENCODABLE[format]
     if not isinstance(value, tuple | list) or len(value) != 2:
-        advice = ': pass (audio[:], audio.rate)' if hasattr(type(value), 'rate') else ''
+        samples_of_audio = 'audio[:]' if 'float32' in dtypes else _TO_INT16.format('audio[:]')
+        advice = f': pass ({samples_of_audio}, audio.rate)' if hasattr(type(value), 'rate') else ''
         raise TypeError(f'expected a pair of samples and rate, got {type(value).__name__}{advice}')
     samples = as_array(value[0])
     if samples.dtype.name not in dtypes:
-        raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}')
+        converted = "samples.astype('float32')" if 'float32' in dtypes else _TO_INT16.format('samples')
+        advice = f': pass {converted}' if samples.dtype.kind == 'f' else ''
+        raise TypeError(f'expected samples of {" or ".join(dtypes)}, got {samples.dtype}{advice}')
     samples = samples[:, None] if samples.ndim == 1 else samples
     if samples.ndim == 2 and samples.shape[1] > max(_MAX_PLAUSIBLE_CHANNELS, samples.shape[0]):
         raise ValueError(

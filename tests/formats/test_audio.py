@@ -16,6 +16,7 @@ from hypothesis.extra import numpy as hnp
 import bags
 from bags.dataset.format.registry import decoders, encoders
 from bags.formats import audio
+from bags.media.wav_reader import as_float
 
 
 def samples(dtype):
@@ -129,6 +130,28 @@ def test_masked_samples_are_refused(format):
     samples = np.ma.masked_equal(np.arange(480, dtype=np.int16), 3)
     with pytest.raises(ValueError, match='expected an array without masked elements'):
         encoders[format]((samples, 48_000))
+
+
+@pytest.mark.parametrize('format', ['wav', 'flac', 'opus'])
+def test_the_advice_for_a_recording_stores_it(format):
+    samples = np.array([[-32768], [-5], [0], [32767]], np.int16)
+    audio = bags.Audio(encoders['wav']((samples, 48_000)))
+    with pytest.raises(TypeError) as caught:
+        encoders[format](audio)
+    advice = str(caught.value).partition(': pass ')[2]
+    stored, rate = decoders[format](encoders[format](eval(advice, {'audio': audio})))
+    assert (len(stored), rate) == (4, 48_000)
+    if format != 'opus':
+        assert np.array_equal(as_float(stored), audio[:])
+
+
+@pytest.mark.parametrize(('format', 'dtype'), [('flac', 'float32'), ('flac', 'float64'), ('opus', 'float64')])
+def test_the_advice_for_floats_stores_them(format, dtype):
+    samples = np.array([[-1.0], [0.25], [1.0]], dtype)
+    with pytest.raises(TypeError, match=f'got {dtype}: pass ') as caught:
+        encoders[format]((samples, 48_000))
+    converted = eval(str(caught.value).partition(': pass ')[2], {'samples': samples})
+    assert len(decoders[format](encoders[format]((converted, 48_000)))[0]) == 3
 
 
 @pytest.mark.parametrize('format', ['wav', 'flac', 'opus'])
