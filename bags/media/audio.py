@@ -131,6 +131,8 @@ class Audio(Shareable):
 
     def _as_read(self, decoder: AnyAudioDecoder) -> AnyAudioDecoder | Resampled:
         rate, channels = self.resampling
+        if rate is None and channels is None:
+            return decoder
         is_same = rate in (None, decoder.rate) and channels in (None, decoder.channels)
         is_same |= decoder.rate == 0  # A sequence without recordings.
         return decoder if is_same else Resampled(decoder, rate, channels)
@@ -152,12 +154,14 @@ class Audio(Shareable):
     @property
     def rate(self) -> int:
         """Sample rate in Hz."""
-        return self._get().rate
+        with self._use() as decoder:
+            return decoder.rate
 
     @property
     def channels(self) -> int:
         """Number of channels."""
-        return self._get().channels
+        with self._use() as decoder:
+            return decoder.channels
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -186,14 +190,13 @@ class Audio(Shareable):
     def __repr__(self) -> str:
         name = f'bags.Audio({self.decoder.source.name!r}'
         try:
-            decoder = self.decoder.peek()
+            if self.decoder.peek() is None:
+                return f'{name})'
+            rate, (length, channels) = self.rate, self.shape
         except Exception as exc:
             return f'{name}, cannot be read: {type(exc).__name__})'
-        if decoder is None:
-            return f'{name})'
-        reader = self._as_read(decoder)
-        size = f'{reader.length} samples, {reader.channels} channel{"s" * (reader.channels != 1)}'
-        return f'{name}, {size}, {reader.rate} Hz, {reader.length / reader.rate:.6g} s)'
+        size = f'{length} samples, {channels} channel{"s" * (channels != 1)}'
+        return f'{name}, {size}, {rate} Hz, {length / rate:.6g} s)'
 
     def __getitem__(self, key: Any) -> Samples:
         """Decodes samples as float32 from -1 to 1.

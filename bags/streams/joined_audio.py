@@ -113,8 +113,10 @@ class JoinedAudio(Audio):
     recordings that it needs. The joined recording is resampled as a whole. Thread-safe, and picklable if the
     dataset is picklable. It is not one file: `tracks` raises AttributeError.
 
+    Lengths and durations of recordings that differ in rate or channels add up; they have no common samples.
+
     Raises:
-        ValueError: On access: the recordings differ in rate or channels.
+        ValueError: On access to samples, `rate` or `channels`: the recordings differ in them.
     """
 
     is_joined: ClassVar[bool] = True
@@ -122,6 +124,21 @@ class JoinedAudio(Audio):
 
     def __init__(self, recordings: Recordings, **options: Unpack[AudioOptions]) -> None:
         super().__init__(JoinedSource(recordings), **options)
+
+    def __len__(self) -> int:
+        decoder = self._joined
+        return decoder.length if decoder.differ else super().__len__()
+
+    @property
+    def duration(self) -> float:
+        """Seconds from the first sample to the end of the last."""
+        decoder = self._joined
+        return decoder.seconds if decoder.differ else super().duration
+
+    @property
+    def _joined(self) -> JoinedDecoder:
+        decoder: Any = self.decoder.get()
+        return decoder  # type: ignore[no-any-return]
 
     @property
     def tracks(self) -> NoReturn:
@@ -144,23 +161,46 @@ class JoinedDecoder:
                 return decoder.length, decoder.begin, decoder.truncation, form
 
         facts = map_concurrently(describe, range(len(recordings)), recordings.is_remote)
-        forms = {form for _, _, _, form in facts} or {NO_FORM}
-        if len(forms) != 1:
-            layouts = ' and '.join(f'{layout} at {rate} Hz' for rate, _, layout in sorted(forms))
-            raise ValueError(f'expected recordings of one rate and layout, got {layouts}')
-        self.rate, self.channels, self.layout = forms.pop()
+        self._forms = sorted({form for _, _, _, form in facts} or {NO_FORM})
         cut = next((number for number, fact in enumerate(facts) if fact[2]), len(facts))
         self.truncation = facts[cut][2] if cut < len(facts) else None
         self._lengths = np.array([length for length, _, _, _ in facts[: cut + 1]], np.int64)
         limits = recordings.limits()
-        if limits is None or not facts:
-            self._starts, self._offsets = offsets_of(self._lengths), np.zeros(len(self._lengths), np.int64)
-        else:
+        self._starts, self._offsets = offsets_of(self._lengths), np.zeros(len(self._lengths), np.int64)
+        self.seconds = sum(length / rate for length, _, _, (rate, _, _) in facts[: cut + 1])
+        """Seconds from the first sample to the end of the last."""
+        if limits is not None and facts:
+            self.seconds = float(limits.starts[-1] - limits.starts[0])
+        if limits is not None and facts and not self.differ:
             begins = np.array([begin for _, begin, _, _ in facts])
             starts = np.rint((limits.starts - limits.starts[0]) * self.rate).astype(np.int64)
             self._starts = starts[: len(self._lengths) + 1]
             self._offsets = np.rint((limits.offsets - begins) * self.rate).astype(np.int64)
         self.length = int(self._starts[-1])
+
+    @property
+    def differ(self) -> bool:
+        """Whether the recordings differ in rate or channels, and therefore have no common samples."""
+        return len(self._forms) > 1
+
+    @property
+    def _form(self) -> tuple[int, int, str]:
+        if self.differ:
+            layouts = ' and '.join(f'{layout} at {rate} Hz' for rate, _, layout in self._forms)
+            raise ValueError(f'expected recordings of one rate and layout, got {layouts}')
+        return self._forms[0]
+
+    @property
+    def rate(self) -> int:
+        return self._form[0]
+
+    @property
+    def channels(self) -> int:
+        return self._form[1]
+
+    @property
+    def layout(self) -> str:
+        return self._form[2]
 
     def close(self) -> None:
         """Does nothing: the files of the recordings close when the recordings are freed."""

@@ -80,10 +80,33 @@ def test_recordings_of_two_rates(tmp_path):
     dataset = write(tmp_path / 'd', {'x': 'flac[]'}, [{'x': [samples(8000), samples(16000)]}])
     assert dataset.lengths('x', of='elements').tolist() == [1600]
     assert dataset.durations('x') == pytest.approx([0.15])
-    with pytest.raises(
-        ValueError, match=r"datapoint 0, field 'x': expected recordings of one rate.* 16000 Hz"
-    ):
-        dataset.stream(0, 'x')[:]
+    sound = dataset.stream(0, 'x')
+    assert (len(sound), sound.start) == (1600, 0)
+    assert sound.duration == pytest.approx(0.15)
+    assert repr(sound).endswith('cannot be read: ValueError)')
+    for ask in (lambda: sound[:], lambda: sound.rate, lambda: sound.times, lambda: sound.at(0.1)):
+        with pytest.raises(
+            ValueError, match=r"datapoint 0, field 'x': expected recordings of one rate.* 16000 Hz"
+        ):
+            ask()
+
+
+@pytest.mark.parametrize('field_type', ['audio(rate=4000)[]', 'audio[]'])
+def test_the_length_of_stored_recordings_of_two_rates(tmp_path, field_type):
+    parts = [bags.encoders['wav'](samples(rate)) for rate in (8000, 16000)]
+    dataset = write(tmp_path / 'd', {'x': field_type}, [{'x': parts}])
+    sound = dataset.stream(0, 'x')
+    assert [len(sound)] == dataset.lengths('x', of='elements').tolist()
+    assert [sound.duration] == pytest.approx(dataset.durations('x'))
+
+
+def test_clips_of_two_rates(tmp_path):
+    clips = [bags.encoders['mp4'](np.zeros((count, 32, 32, 3), np.uint8), str(count)) for count in (30, 10)]
+    dataset = write(tmp_path / 'd', {'x': 'mp4[]'}, [{'x': clips}])
+    camera = dataset.stream(0, 'x')
+    assert dataset.lengths('x', of='elements').tolist() == [len(camera)] == [40]
+    assert [camera.duration, *dataset.durations('x')] == pytest.approx([2.0, 2.0])
+    assert camera.times[[29, 30, 31]] == pytest.approx([29 / 30, 1.0, 1.1])
 
 
 def test_a_rate_that_contradicts_the_recordings(tmp_path):

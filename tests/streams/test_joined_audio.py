@@ -77,7 +77,7 @@ def test_recordings_that_do_not_join(tmp_path):
     dataset = bags.open(tmp_path / 'x')
     for index, message in enumerate(['stereo at 8000 Hz and stereo', 'mono at 16000']):
         with pytest.raises(ValueError, match=f"field 'sound': expected recordings of one rate .*{message}"):
-            len(join_audio(dataset, index, 'sound'))
+            join_audio(dataset, index, 'sound')[:]
     for options in ({}, {'rate': 8000, 'channels': 1}):
         empty = join_audio(dataset, 2, 'sound', **options)
         assert (len(empty), empty.duration, empty[:].size, empty.times.size) == (0, 0, 0, 0)
@@ -129,7 +129,7 @@ def test_a_joined_recording_is_an_audio(three_blocks):
 def test_a_joined_recording_is_not_stored_as_its_first_block(three_blocks, tmp_path, format):
     sound = join_audio(three_blocks, 0, 'sound')
     with bags.DatasetWriter(tmp_path / 'again', {'m': format}) as writer:
-        with pytest.raises(bags.EncodeError, match=r"'m' .*got JoinedAudio: pass \(audio\[:\], audio.rate"):
+        with pytest.raises(bags.EncodeError, match=r"'m' .*got JoinedAudio: pass .*, audio.rate"):
             writer.append({'m': sound})
         if format in ('audio', 'wav'):
             writer.append({'m': (sound[:], sound.rate)})
