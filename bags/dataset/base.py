@@ -307,8 +307,8 @@ class Dataset(Shareable, abc.ABC):
     def lengths(self, field: str, of: Literal['items', 'elements'] = 'items') -> Int64s:
         """Returns the number of items of a sequence field in each datapoint, int64 (len,), from the refs.
 
-        A missing sequence has 0 items. For a plain field whose values have frames, such as `video`, returns
-        the number of frames, which is read from the header of each value.
+        A missing sequence has 0 items. A plain field whose values have frames, such as `video`, has frames
+        as its items: both lengths are the same.
 
         Args:
             field: The field.
@@ -318,10 +318,9 @@ class Dataset(Shareable, abc.ABC):
         check_name(field)
         one_of('lengths: of', of, ('items', 'elements'))
         select_fields(field, self.schema)
-        if of == 'elements':
+        is_plain = not self.schema[field].sequence and self.has_frames(field)
+        if of == 'elements' or is_plain:
             return above.StreamField(self, field).counts(np.arange(len(self)))
-        if not self.schema[field].sequence and self.has_frames(field):
-            return self.frame_counts(np.arange(len(self)), field)
         check_sequence(field, self.schema)
         return self.item_counts(np.arange(len(self)), field)
 

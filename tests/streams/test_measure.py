@@ -232,6 +232,18 @@ def test_headers_are_believed(tmp_path):
         assert len(reader[1]['m']) == 100_000
 
 
+def test_both_lengths_of_a_video_are_in_its_header(tmp_path):
+    data = clip(9)
+    path = written(tmp_path / 'data', 'video', [data, clip(4)], checksum=True)
+    stored = (path / 'm.bag').read_bytes()
+    at = stored.index(b'mdat') + 4
+    (path / 'm.bag').write_bytes(stored[:at] + bytes(20) + stored[at + 20 :])
+    with bags.open(path, checksum=True) as reader:
+        with pytest.raises(bags.CorruptError):
+            len(reader[0]['m'])
+        assert reader.lengths('m').tolist() == reader.lengths('m', of='elements').tolist() == [9, 4]
+
+
 def test_tiny_records(tmp_path):
     files = [encode_wav((np.zeros((0, 1), np.int16), 8000)), flac(5)]
     with bags.open(written(tmp_path / 'data', 'audio', files[::-1] + files)) as reader:
