@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bags.indexing import as_indices, as_integers, check_index, chunk_length, offsets_of, split_by_bytes
+from bags.indexing import (
+    as_indices,
+    as_integers,
+    check_index,
+    chunk_length,
+    group_equal,
+    offsets_of,
+    split_by_bytes,
+)
 
 COUNT = 5
 KINDS = {
@@ -90,6 +98,18 @@ def test_one_index():
 def test_offsets():
     assert offsets_of(np.array([2, 0, 3])).tolist() == [0, 2, 2, 5]
     assert offsets_of(np.array([], np.int64)).tolist() == [0]
+
+
+KEYS = st.lists(st.tuples(st.integers(-2, 2), st.integers(0, 1)), max_size=12)
+
+
+@given(KEYS)
+def test_groups_have_equal_keys(pairs):
+    first, second = np.array(pairs, np.int64).reshape(-1, 2).T
+    order, offsets = group_equal(first, second)
+    groups = [order[start:stop].tolist() for start, stop in itertools.pairwise(offsets.tolist())]
+    expected = [[place for place, pair in enumerate(pairs) if pair == key] for key in sorted(set(pairs))]
+    assert groups == expected
 
 
 def test_parts_cover_every_range():

@@ -37,7 +37,7 @@ class LazyFrames(Protocol):
         ...
 
     def __getitem__(self, numbers: Int64s, /) -> npt.NDArray[Any]:
-        """Returns frames, shape (n, …).
+        """Returns frames, shape (n, …), a new array.
 
         Args:
             numbers: int64, shape (n,), in range(len(self)): in any order, with repeats, possibly none.

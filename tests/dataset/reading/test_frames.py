@@ -124,6 +124,45 @@ def test_windows_of_consecutive_frames(dataset, decode):
     assert decode.asked[1:] == [[0, 1, 2], [1, 2, 3, 6, 7, 8]]
 
 
+class Timed(Cloud):
+    """Sweeps with times of their own."""
+
+    @property
+    def timestamps(self):
+        return np.arange(len(self)) / 10 + 0.001 * np.arange(len(self)) ** 2
+
+
+class InMemory(Timed):
+    """Sweeps in memory, of which consecutive ones are returned as a view."""
+
+    def __init__(self, record, asked):
+        super().__init__(record, asked)
+        self.sweeps = super().__getitem__(np.arange(len(self)))
+
+    def __getitem__(self, numbers):
+        are_consecutive = len(numbers) and (np.diff(numbers) == 1).all()
+        return self.sweeps[numbers[0] : numbers[-1] + 1] if are_consecutive else self.sweeps[numbers]
+
+
+@pytest.mark.parametrize('type', [Timed, InMemory])
+@pytest.mark.parametrize('places', [[3, 4, 4], [4], [0, 4, 14]])
+def test_a_write_to_a_window_changes_no_other(tmp_path, type, places):
+    with bags.DatasetWriter(tmp_path / 'd', {'scan': 'cloud'}, ENCODERS) as writer:
+        for row in ROWS:
+            writer.append({'scan': row['scan']})
+    decode = DecodeCloud()
+    decode.frames = lambda record, *_: type(record, [])
+    dataset = bags.open(tmp_path / 'd', {**bags.decoders, 'cloud': decode})
+    windows = dataset.windows(every='scan', scan=bags.between(-0.15, 0.15))
+    expected = [windows[place]['scan'].copy() for place in places]
+    assert {len(frames) for frames in expected} <= {2, 3}
+    for _ in range(2):
+        batch = windows.batch(places)['scan']
+        for frames, right in zip(batch, expected, strict=True):
+            assert np.array_equal(frames, right)
+            frames[:] = -1
+
+
 def test_windows_by_steps_and_by_times(dataset):
     windows = dataset.windows(every='scan', scan=bags.steps(-1, 1))
     assert len(windows) == sum(COUNTS)

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -5,7 +7,7 @@ from hypothesis import strategies as st
 
 import bags
 from bags.dataset.format.spec import parse_spec
-from bags.dataset.reading.selection import select_fields, select_items, select_many
+from bags.dataset.reading.selection import PerRowItems, group_items, select_fields, select_items, select_many
 
 SPEC = parse_spec({'id': 'int(8)', 'note': 'utf8?', 'words': 'utf8[]', 'tags': 'utf8[]?'})
 BOUND = st.integers(-12, 12) | st.sampled_from([10**6, -(10**6), 10**30, -(10**30)])
@@ -133,3 +135,27 @@ def test_items_of_a_video_are_its_frames():
         TypeError, match=r"'film' of type video .* expected True, False or bags.frames\(…\), got 3"
     ):
         select_fields({'film': 3}, parse_spec({'film': 'video'}))
+
+
+ROWS = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(0, 4)), max_size=10)
+
+
+@given(ROWS, st.booleans())
+def test_groups_have_the_items_of_their_rows(rows, are_listed):
+    owners, starts, counts = np.array(sorted(rows), np.int64).reshape(-1, 3).T
+    items = PerRowItems(starts, counts)
+    if are_listed:
+        items = PerRowItems(None, counts, items.numbers)
+    groups = np.append(np.flatnonzero(np.diff(owners, prepend=-1)), len(owners))
+    grouped = group_items(items, groups)
+    for number, (start, stop) in enumerate(itertools.pairwise(groups.tolist())):
+        found, wanted = grouped.items[number].tolist(), []
+        for row in range(start, stop):
+            first = int(grouped.firsts[row])
+            own = list(range(starts[row], starts[row] + counts[row]))
+            assert found[first : first + len(own)] == own
+            wanted += own
+        if grouped.overlap[number]:
+            assert len(set(found)) == len(found) < len(wanted)
+        else:
+            assert found == wanted
