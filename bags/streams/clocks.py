@@ -117,6 +117,11 @@ class ConstantClock(Clock):
         elements: Int64s = np.ceil(np.nan_to_num(positions)).astype(np.int64)
         return elements
 
+    def extent(self, rows: Int64s) -> tuple[Seconds, Seconds]:
+        counts = self.counts(rows)
+        first = np.where(counts > 0, self.starts(rows), np.nan)
+        return first, first + (counts - 1) / self.rates(rows)
+
     def lasts(self, rows: Int64s) -> Seconds:
         return np.where(self.counts(rows) > 0, 1 / self.rates(rows), np.nan)
 

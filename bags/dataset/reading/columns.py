@@ -70,8 +70,7 @@ def read_column(field: FieldReader, refs: Refs, items: Asked) -> Column:
     """Returns the column of a batch."""
     if items is not True and _are_frames(items):
         frames = _frames(field, refs, items)
-        shapes = {of_row.shape if isinstance(of_row, np.ndarray) else None for of_row in frames}
-        return np.stack(frames) if len(shapes) == 1 and None not in shapes else frames
+        return np.stack(frames) if _have_one_shape(frames) else frames
     if items is not True and not field.type.sequence:
         rows, chosen = _array_parts(field, refs, items)
         if isinstance(rows, np.ndarray) and chosen.counts is not None:
@@ -284,6 +283,11 @@ def _are_frames(items: Asked) -> bool:
     return isinstance(items, FrameSelection) or (isinstance(items, PerRowItems) and items.are_frames)
 
 
+def _have_one_shape(frames: list[Any]) -> bool:
+    shape = frames[0].shape if frames and isinstance(frames[0], np.ndarray) else None
+    return shape is not None and all(isinstance(part, np.ndarray) and part.shape == shape for part in frames)
+
+
 def _frames(field: FieldReader, refs: Refs, items: Asked) -> list[Any]:
     """Returns the frames of each row; None for a row without a value."""
     firsts, counts = refs if isinstance(refs, tuple) else (refs, None)
@@ -299,14 +303,15 @@ def _frames_of_windows(field: FieldReader, refs: Refs, items: PerRowItems) -> li
     keys = refs if isinstance(refs, tuple) else (refs,)
     order, groups = group_equal(*keys)
     values = [key[order[groups[:-1]]] for key in keys]
+    records = list(zip(*(key.tolist() for key in values), strict=True))
     items = items.take(order)
     numbers, starts, overlap = group_items(items, groups)
     rows = list(zip(order.tolist(), starts.tolist(), (starts + items.counts).tolist(), strict=True))
     windows: list[Any] = [None] * len(rows)
 
     def read(group: int) -> None:
-        first, *count = (int(key[group]) for key in values)
-        frames = field.open_frames(range(first, first + (count[0] if count else 1))).read_some(numbers[group])
+        first, count = records[group] if field.type.sequence else (*records[group], 1)
+        frames = field.open_frames(range(first, first + count)).read_some(numbers[group])
         must_copy = overlap[group] or not frames.flags.owndata  # Writing to a window must not change others.
         for row, start, stop in rows[groups[group] : groups[group + 1]]:
             windows[row] = frames[start:stop].copy() if must_copy else frames[start:stop]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -216,19 +216,19 @@ class Anchors:
         sizes = np.full(len(rows), span.count)
         item_times = moments[:, None] + np.array(span.offsets)
         before = clock.before(rows, item_times)
-        low, high = np.maximum(before, 0), np.minimum(before + 1, counts - 1)
-        low_times, high_times = clock.at(rows, low), clock.at(rows, high)
+        around = np.concatenate([np.maximum(before, 0), np.minimum(before + 1, counts - 1)], 1)
+        (low, high), (low_times, high_times) = _halves(around), _halves(clock.at(rows, around))
         start, stop = clock.extent(rows)
         slack = (span.tolerance or 0.0) + EPSILON
         is_pad = (counts == 0) | (item_times < start[:, None] - slack) | (item_times > stop[:, None] + slack)
+        after, until = item_times - low_times, high_times - item_times
         if span.fill == 'previous':
             is_pad |= before < 0
-            positions, gap = low, item_times - low_times
+            positions = low
         else:
-            is_low = item_times - low_times <= high_times - item_times + EPSILON
-            positions = np.where(is_low | (before == counts - 1), low, high)
-            gap = np.minimum(abs(item_times - low_times), abs(high_times - item_times))
+            positions = np.where((after <= until + EPSILON) | (before == counts - 1), low, high)
         if span.tolerance is not None:
+            gap = after if span.fill == 'previous' else np.minimum(abs(after), abs(until))
             missing = ~is_pad & (gap > slack)
             if missing.any() and span.gaps == 'raise':
                 window, item = np.argwhere(missing)[0].tolist()
@@ -240,10 +240,10 @@ class Anchors:
         if span.fill != 'linear':
             return WindowItems(_listed(np.where(counts > 0, positions, -1)), sizes, is_pad.ravel())
         distance = high_times - low_times
-        is_between = (distance > 0) & (item_times - low_times > EPSILON)  # No interpolation otherwise.
-        weights = np.divide(item_times - low_times, distance, out=np.zeros_like(item_times), where=is_between)
-        positions = np.where(counts > 0, np.concatenate([low, high], 1), -1)
-        return WindowItems(_listed(positions), sizes, is_pad.ravel(), np.clip(weights, 0, 1))
+        is_between = (distance > 0) & (after > EPSILON)  # No interpolation otherwise.
+        weights = np.divide(after, distance, out=np.zeros_like(item_times), where=is_between)
+        items = _listed(np.where(counts > 0, around, -1))
+        return WindowItems(items, sizes, is_pad.ravel(), np.clip(weights, 0, 1))
 
     def is_by_index(self, name: str) -> bool:
         """Returns whether item i of a field belongs to anchor i."""
@@ -341,6 +341,12 @@ class Anchors:
             low = np.maximum(low, self.clock.before(rows, after[:, None] - 2 * EPSILON)[:, 0] + 1)
             high = np.minimum(high, self.clock.before(rows, before[:, None])[:, 0])
         return low, high
+
+
+def _halves(values: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Returns the first and the second half of the columns."""
+    middle = values.shape[1] // 2
+    return values[:, :middle], values[:, middle:]
 
 
 def _inside(starts: Int64s, count: int) -> WindowItems:
