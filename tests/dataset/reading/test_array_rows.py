@@ -207,8 +207,9 @@ def test_windows_of_rows(forms, form, padding):
     dataset = forms[form].select([0, 3, 5])
     windows = dataset.windows(every='tokens', tokens=bags.steps(-2, 3), stride=3, padding=padding)
     columns = windows.batch(range(len(windows)))
-    for number, (row, anchor) in enumerate(zip(*windows.origins(), strict=True)):
-        array = ARRAYS[[0, 3, 5][row]]
+    origins = windows.origins()
+    for number, (row, anchor) in enumerate(zip(origins.datapoint, origins.anchor, strict=True)):
+        array = ARRAYS[row]
         positions = np.arange(anchor - 2, anchor + 3)
         is_pad = (positions < 0) | (positions >= len(array))
         expected = array[positions.clip(0, len(array) - 1)]
