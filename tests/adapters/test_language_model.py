@@ -65,7 +65,10 @@ def loss_of(model: GPT, batch: dict[str, Any]) -> tuple[Any, int]:
 
 @pytest.fixture(scope='module')
 def sources(tmp_path_factory):
-    """Two sources of documents that count up by a step of the source, some longer than a bin."""
+    """Two sources of documents that count up by a step of the source, some longer than a bin.
+
+    The second one is linked to a `.bin` of Megatron-LM.
+    """
     folder, rng = tmp_path_factory.mktemp('documents'), np.random.default_rng(0)
     found = []
     for number, name in enumerate(('prose', 'code')):
@@ -75,6 +78,9 @@ def sources(tmp_path_factory):
                 tokens = (first + (2 * number + 1) * np.arange(length)) % VOCABULARY
                 writer.append({'tokens': tokens.astype(np.uint16)})
         found.append(bags.open(folder / name))
+    bags.export(found[1], folder / 'megatron', format='megatron')
+    linked = bags.convert(folder / 'megatron/tokens.bin', folder / 'linked', link=True)
+    found[1] = bags.open(folder / 'linked', trust_links=linked.parents)
     assert all(source.lengths('tokens', of='elements').max() > LENGTH for source in found)
     return found
 
