@@ -42,7 +42,7 @@ from bags.dataset.reading.difference import Diff
 from bags.dataset.reading.field_reader import FieldReader, Record
 from bags.dataset.reading.fingerprint import digest_of, fingerprint
 from bags.dataset.reading.key_values import Matches, sort_matches
-from bags.dataset.reading.origins import Origin, Origins
+from bags.dataset.reading.origins import Origin, Origins, groups_of
 from bags.dataset.reading.row_groups import Datapoint, RowGroup, divide_fields, merge_columns, merge_ranges
 from bags.dataset.reading.row_reader import FolderFields, RecordRanges
 from bags.dataset.reading.selection import (
@@ -958,12 +958,12 @@ class Dataset(Shareable, abc.ABC):
     def trace(self, field: str | None, indices: Int64s) -> Origins:
         """Returns `origins` of checked indices."""
         which, rows = self.origin_rows(field, indices)
+        origins = self.field_origins(field)
         parts = []
-        for number, origin in enumerate(self.field_origins(field)):
-            chosen = np.flatnonzero((which == number) & (rows >= 0))
-            if len(chosen):
-                below = origin.dataset.trace_rows(origin.field, rows[chosen])
-                parts.append((chosen, origin.datasets, below))
+        for number, positions in groups_of(np.where(rows >= 0, which, -1)):
+            if number >= 0:
+                dataset, name, path, _ = origins[number]
+                parts.append((positions, path, dataset.trace_rows(name, rows[positions])))
         return Origins.merge(len(indices), parts)
 
     def trace_rows(self, field: str | None, rows: Int64s) -> Origins:
@@ -976,11 +976,14 @@ class Dataset(Shareable, abc.ABC):
         The elements of windows are then elements of their datapoints; all others stay.
         """
         which, origin_rows = self.origin_rows(field, rows)
-        traced = elements.copy()
-        for number, (dataset, name, *_) in enumerate(self.field_origins(field)):
-            chosen = np.flatnonzero((which == number) & (origin_rows >= 0))
-            if isinstance(dataset, WindowsView) and name is not None and len(chosen):
-                traced[chosen] = dataset.trace_window_elements(name, origin_rows[chosen], elements[chosen])
+        origins, traced = self.field_origins(field), elements.copy()
+        if not any(isinstance(origin.dataset, WindowsView) for origin in origins):
+            return traced
+        for number, positions in groups_of(np.where(origin_rows >= 0, which, -1)):
+            dataset, name, *_ = origins[number]
+            if number >= 0 and isinstance(dataset, WindowsView) and name is not None:
+                rows_there = origin_rows[positions]
+                traced[positions] = dataset.trace_window_elements(name, rows_there, elements[positions])
         return traced
 
     @abc.abstractmethod
@@ -1123,7 +1126,7 @@ class Dataset(Shareable, abc.ABC):
         return {}
 
     def __getstate__(self) -> dict[str, Any]:
-        dropped = ('_known_offsets', 'key_indexes', '_sorted_indices', 'known_elements')
+        dropped = ('_known_offsets', '_known_origins', 'key_indexes', '_sorted_indices', 'known_elements')
         return {name: value for name, value in vars(self).items() if name not in dropped}
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from bags.bag.sharding import Concatenated
+from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset, FieldOrigin, View, check_dataset, row_of_part
 from bags.dataset.format.spec import (
     Schema,
@@ -23,7 +24,7 @@ from bags.dataset.format.spec import (
 )
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.key_values import Matches, sort_matches
-from bags.dataset.reading.origins import Origins
+from bags.dataset.reading.origins import Origins, groups_of
 from bags.dataset.reading.row_groups import Datapoint, RowGroup, divide_fields, group_by_part
 from bags.dataset.reading.selection import Selection
 from bags.errors import SpecError
@@ -150,24 +151,29 @@ class Concat(View):
     def field_origins(self, field: str | None) -> list[FieldOrigin]:
         if self._is_source(field):
             return [FieldOrigin(self, field)]
-        return [
-            origin._replace(datasets=(number, *origin.datasets))
-            for number in self._parts_with(field)
-            for origin in self.datasets[number].field_origins(field)
-        ]
+        if field not in self._known_origins:
+            self._known_origins[field] = [
+                origin._replace(datasets=(number, *origin.datasets))
+                for number in self._parts_with(field)
+                for origin in self.datasets[number].field_origins(field)
+            ]
+        return self._known_origins[field]
+
+    @cached_attribute
+    def _known_origins(self) -> dict[str | None, list[FieldOrigin]]:
+        """The results of `field_origins` by field: a concat may have thousands of datasets."""
+        return {}
 
     def origin_rows(self, field: str | None, indices: Int64s) -> tuple[Int64s, Int64s]:
         which, rows = np.zeros_like(indices), np.full_like(indices, -1)
         if self._is_source(field):
             return which, indices
         parts, within = self._layout.many(indices)
-        first = 0
-        for part in self._parts_with(field):
-            chosen = parts == part
-            if chosen.any():
+        numbers = np.array([origin.datasets[0] for origin in self.field_origins(field)], np.int64)
+        for part, chosen in groups_of(parts):
+            if field is None or field in self.datasets[part].schema:
                 found, rows[chosen] = self.datasets[part].origin_rows(field, within[chosen])
-                which[chosen] = found + first
-            first += len(self.datasets[part].field_origins(field))
+                which[chosen] = found + np.searchsorted(numbers, part)
         return which, rows
 
     def trace_rows(self, field: str | None, rows: Int64s) -> Origins:

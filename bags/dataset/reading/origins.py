@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import itertools
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -70,3 +71,14 @@ class Origins(NamedTuple):
             for target, source in zip(merged[1:], origins[1:], strict=True):
                 target[positions] = source
         return merged
+
+
+def groups_of(numbers: Int64s) -> Iterator[tuple[int, Int64s]]:
+    """Yields each distinct number, in order, with its positions."""
+    if not len(numbers):
+        return
+    order = np.argsort(numbers, kind='stable')
+    ordered = numbers[order]
+    bounds = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), len(numbers)]
+    for start, stop in itertools.pairwise(bounds):
+        yield int(ordered[start]), order[start:stop]
