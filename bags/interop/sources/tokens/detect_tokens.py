@@ -9,7 +9,7 @@ from bags.errors import SourceError
 from bags.interop.ignored_files import is_beside, is_hidden
 from bags.interop.sources.tokens.megatron import index_of
 from bags.interop.sources.tokens.plain_files import NPY_MAGIC, WAYS, is_llm_c
-from bags.interop.stores import find_store, open_in, size_in
+from bags.interop.stores import find_store, is_one_file, open_in
 from bags.interop.targets.megatron_index import DATA, INDEX, MAGIC
 
 NPY = '.npy'
@@ -45,7 +45,7 @@ def detect_tokens(
         raise SourceError(data, f"{detail}: format='megatron' or 'tokens' (--format) chooses one")
     if has_index or is_of_llm_c:
         return 'megatron' if has_index else 'tokens'
-    if not is_folder:
+    if not is_folder and is_one_file(data, storage_options):
         name = index_of(data).rpartition('/')[2]
         raise SourceError(
             data,
@@ -57,8 +57,8 @@ def detect_tokens(
 
 def _head(path: str, storage_options: Mapping[str, Any] | None) -> bytes:
     """Returns the first bytes of a file; none if it does not exist."""
-    store, path = find_store(path, storage_options)
-    if size_in(store, path, storage_options) is None:
+    if not is_one_file(path, storage_options):
         return b''
+    store, path = find_store(path, storage_options)
     file = open_in(store, path, storage_options)
     return bytes(file.read(0, min(len(MAGIC), file.size)))

@@ -289,8 +289,12 @@ def test_files_that_are_missing(tmp_path, data):
         bags.SourceError, match=r'data\.bin: expected the index data\.idx .*, or the header of llm\.c'
     ):
         open_source(data)
-    with pytest.raises(FileNotFoundError):
-        open_source(tmp_path / 'other.bin', format='megatron')
+    for options in ({}, {'format': 'megatron'}):
+        with pytest.raises(FileNotFoundError):
+            open_source(tmp_path / 'other.bin', **options)
+    (tmp_path / 'folder.bin').mkdir()
+    with pytest.raises(FileNotFoundError, match='no files to import'):
+        open_source(tmp_path / 'folder.bin')
 
 
 def test_a_cut_file_of_tokens(tmp_path, data):
