@@ -41,7 +41,7 @@ MAX_ROUNDS = 256
 MAX_EXCEEDING = 1 / 16
 """Maximum share of bins that are packed again; above it, packing everything again fills bins better."""
 MAX_GROUP_SIZE = 1 / 8  # Share of a budget.
-SLACKS = (0.0003, 0.001)
+SLACKS = (0.0003, 0.001, 0.003, 0.01)
 """Shares of bins above the minimum that are tried, with a maximum number of datapoints in a bin."""
 LIKE = 0.0002
 """Share of bins by which similar lengths may need more than those of the hint."""
@@ -230,7 +230,10 @@ def fit(
     # Datapoints that fill a bin by themselves leave no space for others.
     alone = sum(count for length, count in zip(lengths, counts, strict=True) if length + lengths[-1] > budget)
     least = max(-(-tokens // budget), alone - (-(total - alone) // cap), 1)
-    tries = [(slack, even) for even in EVEN_LENGTHS for slack in SLACKS]
+    # If the number of datapoints is what fills bins, all of them are packed evenly.
+    is_even = total * budget >= tokens * cap
+    evens = sorted(EVEN_LENGTHS, key=lambda even: even > 0) if is_even else EVEN_LENGTHS
+    tries = [(slack, even) for even in evens for slack in SLACKS]
     best: Fit | None = None
     number = 0
     for chosen in sorted(range(len(tries) + 1), key=lambda chosen: chosen != hint[0]):
@@ -239,6 +242,8 @@ def fit(
         if chosen < len(tries):
             slack, even = tries[chosen]
             bins = min(total, least + int(least * slack))
+            if best is not None and bins >= best.bins:
+                continue
             position = tried.fill_evenly(lengths, left, bins, even * budget / cap)
         tried.best_fit(lengths[position:], left[position:])
         if tried.empty not in tried.states and (best is None or tried.bins < best.bins):
