@@ -100,6 +100,9 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any without
     `set_epoch` and `load_state_dict` also apply in workers. A `StatefulDataLoader` resumes at its position.
     Arrays become tensors, as with `to_torch`, in shared memory if they come from workers.
 
+    Weights that `source.loader.set_weights` changes hold from the next iteration on if there are workers;
+    `persistent_workers` then raise an error.
+
     Args:
         loader: The loader. If its `world_size` is 1, it gets the rank of this process.
         rank: Index of this process in a distributed run. Default: the rank in `torch.distributed`, if
@@ -132,8 +135,8 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any without
         torch = import_optional('torch')
         # In shared memory, because only the workers see the start of an iteration, not the main process.
         plan = plan_of(self.loader)
-        if not isinstance(plan.cursor_numbers, torch.Tensor):
-            plan.cursor_numbers = torch.tensor(list(plan.cursor_numbers)).share_memory_()
+        if not isinstance(plan.shared_numbers, torch.Tensor):
+            plan.shared_numbers = torch.tensor(list(plan.shared_numbers)).share_memory_()
         self._begun = torch.zeros((MAX_ITERATIONS, 5), dtype=torch.int64).share_memory_()
         """For each of the latest iterations: the key, the number of workers that began it, and its cursor."""
         self._lock, self._iterations = _new_lock(), 0
@@ -151,6 +154,8 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any without
         info, plan = import_optional('torch').utils.data.get_worker_info(), plan_of(self.loader)
         if info is None:
             batches = worker_shard(plan, 0, 1, plan.begin())
+        elif not plan.has_current_weights:
+            return OutdatedWeights()
         else:
             batches = worker_shard(plan.without_workers(), info.id, info.num_workers, self._begin(info))
         return Tensors(batches) if self.tensors else batches
@@ -220,6 +225,16 @@ class Tensors(Iterator[Any]):
 
     def __next__(self) -> Any:
         return to_torch(next(self._batches))
+
+
+class OutdatedWeights(Iterator[Any]):
+    """Raises an error at the first batch: a `DataLoader` reports errors of batches, not of iterators."""
+
+    def __next__(self) -> Any:
+        raise RuntimeError(
+            'weights were changed after the workers of the DataLoader started, which have the weights of '
+            'before: persistent_workers=False starts workers for each iteration'
+        )
 
 
 def _new_lock() -> Any:

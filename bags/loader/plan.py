@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import zlib
 from collections.abc import Callable, MutableSequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from bags.loader.batches import BatchMaker, SkippedDatapoint, retries_of
 from bags.loader.rows import RowBatches
 from bags.loader.steps import Cursor, Progress, Schedule, State, cursor_from
 from bags.loader.weights_file import digests_of, initial_of, sampler_of, with_weights
+from bags.samplers import Sampler
 from bags.validation import item_count
 
 
@@ -42,8 +44,9 @@ class LoaderPlan:
         self.workers, self.processes, self.prefetch, self.to_device = workers, processes, prefetch, to_device
         self.unreadable: dict[int, SkippedDatapoint] = dict(left_out)
         """Datapoints to leave out, or that proved unreadable, by index."""
-        self.cursor_numbers: MutableSequence[int] = [*Cursor()]
-        """The numbers of `next_cursor`: a list, or a tensor in memory that processes share."""
+        self.shared_numbers: MutableSequence[int] = [*Cursor(), 0]
+        """The numbers of `next_cursor`, and a checksum of the changes of weights, 0 without changes: a list,
+        or a tensor in memory that processes share."""
         self.progress: Progress | None = None
         """Progress of the newest iterator; None before the first one, and after the next cursor is set."""
         self.process_retries = -retries_of(maker.dataset)
@@ -66,7 +69,7 @@ class LoaderPlan:
         """Returns a plan for another rank, with its own progress; it begins with the same epoch."""
         other = copy.copy(self)
         other.maker, other.unreadable = maker, dict(self.left_out)
-        other.cursor_numbers, other.progress = [*self.next_cursor], None
+        other.shared_numbers, other.progress = [*map(int, self.shared_numbers)], None
         other.process_retries = -retries_of(maker.dataset)
         return other
 
@@ -88,12 +91,12 @@ class LoaderPlan:
     @property
     def next_cursor(self) -> Cursor:
         """Where the next iteration begins."""
-        return Cursor(*map(int, self.cursor_numbers))
+        return Cursor(*map(int, self.shared_numbers[:-1]))
 
     @next_cursor.setter
     def next_cursor(self, cursor: Cursor) -> None:
         for position, number in enumerate(cursor):
-            self.cursor_numbers[position] = number
+            self.shared_numbers[position] = number
 
     def begin(self, cursor: Cursor | None = None) -> Cursor:
         """Returns the cursor at which an iteration begins; the one after it begins with the next epoch."""
@@ -136,7 +139,7 @@ class LoaderPlan:
         self.schedule._replace(begin=cursor).check()
         changed = sampler_of(sampler, state.get('weights'), weights)
         if digests_of(changed) != digests_of(sampler):
-            self.maker = self.maker.with_sampler(changed)
+            self._use(changed)
         return cursor
 
     def set_weights(self, weights: Any, position: int | None) -> int:
@@ -148,8 +151,18 @@ class LoaderPlan:
             raise ValueError(
                 f'position: expected at least {first}, the first one that was not delivered, got {position}'
             )
-        self.maker = self.maker.with_sampler(with_weights(self.maker.sampler, position, weights))
+        self._use(with_weights(self.maker.sampler, position, weights))
         return position
+
+    def _use(self, sampler: Sampler) -> None:
+        """Sets the order of the next batches."""
+        self.maker = self.maker.with_sampler(sampler)
+        self.shared_numbers[-1] = zlib.crc32(digests_of(sampler).encode())
+
+    @property
+    def has_current_weights(self) -> bool:
+        """Whether the main process has not changed weights since it started this process."""
+        return int(self.shared_numbers[-1]) == zlib.crc32(digests_of(self.maker.sampler).encode())
 
     @cached_attribute
     def fingerprint(self) -> str:

@@ -503,3 +503,30 @@ def test_sequences_of_numbers_collate_to_one_tensor(kit, tmp_path):
     (batch,) = torch.utils.data.DataLoader(bags.open(path), batch_size=8)
     assert (batch['pose'].dtype, batch['pose'].shape) == (torch.float32, (8, 5, 7))
     assert batch['tokens'].tolist() == [list(row['tokens']) for row in rows]
+
+
+@pytest.mark.parametrize('workers', [0, 2])
+def test_new_weights_hold_from_the_next_batch_or_iteration(tmp_path, workers):
+    bags.from_numpy({'id': np.arange(60)}, tmp_path / 'd')
+    sampler = bags.samplers.Mixture([40, 20], weights=[1, 1], samples=20)
+    source = bags.torch.IterableDataset(bags.Loader(bags.open(tmp_path / 'd'), 5, sampler=sampler))
+    loader = data.DataLoader(source, batch_size=None, num_workers=workers)
+    batches = iter(loader)
+    next(batches)
+    assert source.loader.set_weights([0, 1]) == (20 if workers else 5)
+    rest = torch.cat([batch['id'] for batch in batches])
+    assert len(rest) == 15
+    assert bool((rest >= 40).all()) == (workers == 0)
+    assert all((batch['id'] >= 40).all() for batch in loader)
+
+
+def test_workers_that_stay_refuse_new_weights(tmp_path):
+    bags.from_numpy({'id': np.arange(60)}, tmp_path / 'd')
+    source = bags.torch.IterableDataset(
+        bags.Loader(bags.open(tmp_path / 'd'), 5, sampler=bags.samplers.Weighted(np.ones(60)))
+    )
+    loader = data.DataLoader(source, batch_size=None, num_workers=1, persistent_workers=True)
+    assert len(list(loader)) == 12
+    source.loader.set_weights(np.arange(60))
+    with pytest.raises(RuntimeError, match='weights were changed after the workers of the DataLoader'):
+        list(loader)
