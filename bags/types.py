@@ -14,6 +14,7 @@ from bags.dataset.reading.selection import Between, Steps, Times
 from bags.interop.formats import Importer
 from bags.interop.source import Source
 from bags.loader.iterator import LoaderIterator
+from bags.loader.timing import LoaderTiming
 from bags.maintenance.field_statistics import FieldStatistics, GroupedStatistics
 from bags.maintenance.info import BagInfo, DatasetInfo, Distribution, FieldInfo
 from bags.maintenance.normalize import Normalize, NormalizeGroups
@@ -40,6 +41,7 @@ __all__ = [
     'Importer',
     'LazyFrames',
     'LoaderIterator',
+    'LoaderTiming',
     'Masked',
     'Normalize',
     'NormalizeGroups',

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from bags.cli.commands.bench import bench
 from bags.cli.commands.convert import export, import_
 from bags.cli.commands.copy import append, consolidate, copy, create_index, prefetch, push
 from bags.cli.commands.edit import diff, edit, split
@@ -21,7 +22,7 @@ from bags.cli.errors import USAGE, exits_with_code, usage_message
 from bags.cli.output import printable, say_error
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
-    'Show': (cat, diff, info, metadata, show, statistics, view),
+    'Show': (bench, cat, diff, info, metadata, show, statistics, view),
     'Edit': (edit, split),
     'Copy and convert': (append, consolidate, copy, create_index, export, import_, prefetch, push),
     'Check and repair': (recover, verify),

@@ -61,6 +61,7 @@ from bags.dataset.reading.selection import (
 )
 from bags.indexing import Int64s, as_indices, check_index, chunk_length, offsets_of
 from bags.other_names import dataset_advice
+from bags.storage.request_counter import RequestCounts
 from bags.validation import AdvisedNames, one_of, with_advice, worker_count
 
 if TYPE_CHECKING:
@@ -869,8 +870,13 @@ class Dataset(Shareable, abc.ABC):
 
         Datasets that were opened with equal storage options share a store, and are counted together.
         """
-        counters = {id(root.store.retry_counter): root.store.retry_counter for root in self.roots()}
-        return sum(counter.count for counter in counters.values() if counter is not None)
+        return self.request_counts().retries
+
+    def request_counts(self) -> RequestCounts:
+        """Returns numbers of requests to the dataset's object stores; `retries` says which are counted."""
+        counters = {id(root.store.request_counter): root.store.request_counter for root in self.roots()}
+        counts = [counter.counts for counter in counters.values() if counter is not None]
+        return RequestCounts(*map(sum, zip(*counts, strict=True))) if counts else RequestCounts()
 
     @abc.abstractmethod
     def close(self) -> None:

@@ -16,12 +16,14 @@ from bags.dataset.format.registry import NUMBER_FORMATS
 from bags.dataset.reading.batch import split
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
-from bags.indexing import Int64s
+from bags.indexing import Int64s, as_indices
 from bags.loader.pieces import Streams, read_pieces
 from bags.loader.rows import RowBatches, columns_of, rows_of
 from bags.loader.steps import PLAN_STEPS, PlannedStep, Schedule, Step, plan_steps
+from bags.loader.timing import SHORT_TASK_SECONDS, SHORT_TASKS, TaskClock
 from bags.samplers import Sampler
 from bags.samplers.pieces import Pieces, joined
+from bags.storage.request_counter import RequestCounts
 from bags.workers.outcome import PartialResult, WorkerDiedError
 
 MASK_COLUMN = '_mask'
@@ -52,8 +54,10 @@ class StepResult(NamedTuple):
     batch: Any
     """None if none of its datapoints can be read."""
     skipped: list[SkippedDatapoint]
-    retries: int = 0
-    """Number of requests that its process has retried since its previous task."""
+    clock: TaskClock | None = None
+    """The time of its task, if it was measured; the same for all steps of the task."""
+    requests: RequestCounts = RequestCounts()
+    """Requests of the worker process since its previous task, in the last step of a task."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -79,14 +83,18 @@ class BatchMaker:
     """A column of every batch that is False for repeats."""
     unreadable: dict[int, SkippedDatapoint] = dataclasses.field(default_factory=dict)
     """Datapoints to leave out, or that proved unreadable, by index."""
-    counts_retries: bool = False
-    """Whether it runs in a worker process, so that `StepResult` reports the retries of the process."""
+    counts_requests: bool = False
+    """Whether it runs in a worker process, so that `StepResult` reports the requests of the process."""
+    is_timed: bool = False
+    """Whether `StepResult` reports the time of tasks."""
+    _unmeasured_tasks: int = 0
+    """Number of tasks until another one is measured."""
     _plan: tuple[int, list[PlannedStep]] = (-1, [])
     """The number of the first planned step, and the planned steps."""
     _streams: Streams = dataclasses.field(default_factory=dict)
     """The streams of fields of which pieces are read."""
-    _retries: int = 0
-    """Number of retries reported so far; starts at 0 in a worker process."""
+    _counts: RequestCounts = dataclasses.field(default_factory=RequestCounts)
+    """Numbers of requests reported so far; start at 0 in a worker process."""
 
     def __post_init__(self) -> None:
         self.schema = self.dataset.schema if isinstance(self.dataset, Dataset) else {}
@@ -109,6 +117,7 @@ class BatchMaker:
             raised it.
         """
         made: list[StepResult] = []
+        clock = self._clock() if self.is_timed else None
         try:
             first, plan = self._plan
             if first != numbers.start // PLAN_STEPS * PLAN_STEPS:
@@ -116,19 +125,37 @@ class BatchMaker:
                 plan = plan_steps(self.sampler, self.schedule, first)
                 self._plan = first, plan  # One assignment, as other threads read it.
             planned = plan[numbers.start - first : numbers.stop - first]
-            together = self._read_together(planned) if len(planned) > 1 else None
+            together = self._read_together(planned, clock) if len(planned) > 1 else None
+            if clock is not None:
+                clock.end_read()
             for number, step in enumerate(planned):
-                made.append(self._make(*step, None if together is None else together[number]))
+                made.append(self._make(*step, None if together is None else together[number], clock))
         except Exception as exc:
             return PartialResult(made, exc)
-        if made and self.counts_retries:
-            retries = retries_of(self.dataset)
-            made[-1] = made[-1]._replace(retries=retries - self._retries)
-            self._retries = retries
+        if made and self.counts_requests:
+            before, counts = self._counts, request_counts(self.dataset)
+            made[-1] = made[-1]._replace(requests=counts.since(before))
+            self._counts = counts
+        if clock is not None:
+            clock.end_collate()
+            self._unmeasured_tasks = SHORT_TASKS - 1 if clock.seconds < SHORT_TASK_SECONDS else 0
         return made
 
+    def _clock(self) -> TaskClock | None:
+        """Returns the clock of a task; None if it is not measured, after a short task that was."""
+        if self._unmeasured_tasks > 0:
+            self._unmeasured_tasks -= 1  # Threads may count some of them twice, or not at all.
+            return None
+        return TaskClock()
+
     def _make(
-        self, step: Step, indices: Int64s, bins: Int64s | None, pieces: Pieces | None, batch: Any
+        self,
+        step: Step,
+        indices: Int64s,
+        bins: Int64s | None,
+        pieces: Pieces | None,
+        batch: Any,
+        clock: TaskClock | None,
     ) -> StepResult:
         """Makes the batch of a step, as `PlannedStep` has it, from its columns if they are already read."""
         positions = np.arange(step.start, step.stop)
@@ -140,7 +167,7 @@ class BatchMaker:
                 detail = f'expected a sampler with one datapoint a position, got {self.sampler!r:.200}'
                 raise ValueError(f"on_error='replace': {detail}")
             fills = self.on_error == 'replace' or (self.mask is not None and bins is None)
-            readable, chosen, batch = self._read(indices, positions, step.epoch, fills, pieces)
+            readable, chosen, batch = self._read(indices, positions, step.epoch, fills, pieces, clock)
             if not readable.all():
                 if batch is None and self.mask is not None:  # Other ranks have a batch at this step.
                     reason = self.unreadable[int(indices[0])]
@@ -154,8 +181,13 @@ class BatchMaker:
                 indices, positions, is_own = chosen, positions[kept_rows], (is_own & readable)[kept_rows]
                 bins = None if bins is None else bins[kept_rows]
                 pieces = None if pieces is None else pieces.at(readable)
+            if clock is not None:
+                clock.end_read()
         if self.per_datapoint:
-            batch = self._transformed_each(batch, step, positions, bins, indices)
+            rows = self._transformed_each(batch, step, positions, bins, indices)
+            if clock is not None:
+                clock.end_transform()
+            batch = columns_of(rows, indices.tolist())
         if bins is not None:
             _add_columns(batch, {DATAPOINT: indices.copy(), BIN: bins.astype(np.int32)}, 'sampler')
         if pieces is not None:
@@ -163,17 +195,30 @@ class BatchMaker:
         if self.mask is not None:
             _add_columns(batch, {self.mask: is_own}, repr(self.mask))
         if self.collate is not None or (self.transform is not None and not self.per_datapoint):
-            batch = self._transformed(batch, step, indices)
-        return StepResult(step.epoch, batch, skipped)
+            batch = self._transformed(batch, step, indices, clock)
+        return StepResult(step.epoch, batch, skipped, clock)
 
-    def _columns(self, indices: Int64s, pieces: Pieces | None) -> Any:
+    def _columns(self, indices: Int64s, pieces: Pieces | None, clock: TaskClock | None) -> Any:
         """Returns the columns of datapoints, or of pieces of them."""
+        dataset, fields, streams = self.dataset, self.fields, self._streams
+        if clock is None or not isinstance(dataset, Dataset):
+            if pieces is None:
+                return dataset.batch(indices, fields)
+            return read_pieces(dataset, pieces, fields, streams)
         if pieces is None:
-            return self.dataset.batch(indices, self.fields)
-        return read_pieces(self.dataset, pieces, self.fields, self._streams)
+            selection = select_fields(fields, dataset.schema)
+            chosen = as_indices(indices, len(dataset))
+            return clock.read_columns(dataset, lambda read: dataset.read_selection(chosen, selection, read))
+        return clock.read_columns(dataset, lambda read: read_pieces(dataset, pieces, fields, streams, read))
 
     def _read(
-        self, indices: Int64s, positions: Int64s, epoch: int, fills: bool, pieces: Pieces | None
+        self,
+        indices: Int64s,
+        positions: Int64s,
+        epoch: int,
+        fills: bool,
+        pieces: Pieces | None,
+        clock: TaskClock | None,
     ) -> tuple[npt.NDArray[np.bool_], Int64s, Any]:
         """Reads the columns of the datapoints at some positions of an epoch.
 
@@ -199,7 +244,7 @@ class BatchMaker:
                 chosen = np.where(readable, indices, chosen[0])
             kept = pieces.at(readable) if pieces is not None and self.unreadable else pieces
             try:
-                return readable, chosen, self._columns(chosen, kept)
+                return readable, chosen, self._columns(chosen, kept, clock)
             except Exception as exc:
                 unreadable = {
                     index: error for index, error in self._errors(chosen, kept) if self._skips(error)
@@ -227,7 +272,7 @@ class BatchMaker:
         is_memory = isinstance(error, MemoryError) or isinstance(error.__cause__, MemoryError)
         return self.on_error != 'raise' and isinstance(error, error_types) and not is_memory
 
-    def _read_together(self, planned: list[PlannedStep]) -> list[Batch] | None:
+    def _read_together(self, planned: list[PlannedStep], clock: TaskClock | None) -> list[Batch] | None:
         """Reads several batches with one call; None if they must be read one at a time."""
         parts = [step.indices for step in planned]
         indices = np.concatenate(parts)
@@ -237,7 +282,7 @@ class BatchMaker:
         if not self.unreadable.keys().isdisjoint(indices.tolist()):
             return None
         try:
-            columns = self._columns(indices, pieces)
+            columns = self._columns(indices, pieces, clock)
         except Exception:
             return None  # Reading the batches one at a time finds the unreadable batch.
         for name, column in columns.items():
@@ -254,8 +299,8 @@ class BatchMaker:
 
     def _transformed_each(
         self, batch: Any, step: Step, positions: Int64s, bins: Int64s | None, indices: Int64s
-    ) -> Any:
-        """Calls `transform` for each datapoint of a batch; returns the columns of the results."""
+    ) -> list[Any]:
+        """Calls `transform` for each datapoint of a batch; returns the results."""
         # If a position has several datapoints, they are numbered.
         within = (
             np.zeros_like(positions) if bins is None else np.arange(len(bins)) - np.searchsorted(bins, bins)
@@ -269,7 +314,7 @@ class BatchMaker:
             except Exception as exc:
                 exc.add_note(f'in transform of datapoint {index}, in {self._batch_text(step)}')
                 raise
-        return columns_of(rows, indices.tolist())
+        return rows
 
     def _call_transform(self, value: Any, *key: int) -> Any:
         assert self.transform is not None
@@ -282,13 +327,19 @@ class BatchMaker:
             raise TypeError(f'transform: expected it to return the {what}, got None')
         return transformed
 
-    def _transformed(self, batch: Any, step: Step, indices: Int64s) -> Any:
+    def _transformed(self, batch: Any, step: Step, indices: Int64s, clock: TaskClock | None) -> Any:
         stage = 'transform'
         try:
             if self.transform is not None and not self.per_datapoint:
                 batch = self._call_transform(batch, step.epoch, step.start)
+                if clock is not None:
+                    clock.end_transform()
             stage = 'collate'
-            return batch if self.collate is None else self.collate(batch)
+            if self.collate is not None:
+                batch = self.collate(batch)
+                if clock is not None:
+                    clock.end_collate()
+            return batch  # noqa: TRY300 - an error of `collate` is one of this `try`
         except StackError as exc:
             if len(exc.shapes) != len(indices):
                 raise
@@ -323,7 +374,7 @@ class BatchMaker:
         for row in np.sort(rows).tolist():
             one = slice(row, row + 1)
             try:
-                self._columns(indices[one], None if pieces is None else pieces.at(one))
+                self._columns(indices[one], None if pieces is None else pieces.at(one), None)
             except Exception as exc:
                 yield int(indices[row]), exc
 
@@ -345,9 +396,9 @@ def _add_columns(batch: Any, columns: Batch, whose: str) -> None:
         batch[name] = column
 
 
-def retries_of(dataset: Dataset | RowBatches) -> int:
-    """Returns the number of requests for a dataset that this process has retried."""
-    return dataset.retries if isinstance(dataset, Dataset) else 0
+def request_counts(dataset: Dataset | RowBatches) -> RequestCounts:
+    """Returns numbers of requests of this process for a dataset."""
+    return dataset.request_counts() if isinstance(dataset, Dataset) else RequestCounts()
 
 
 def _takes_rng(transform: Callable[..., Any]) -> bool:

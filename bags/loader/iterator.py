@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from time import perf_counter
 from typing import Any, Self
 
 import numpy as np
 
-from bags.loader.batches import BatchMaker, StepResult
+from bags.loader.batches import BatchMaker, StepResult, request_counts
 from bags.loader.plan import LoaderPlan
 from bags.loader.shared_memory import SharedMemoryTransport
 from bags.loader.steps import PLAN_STEPS, Cursor, Progress, State
+from bags.loader.timing import Timer
 from bags.workers.outcome import Outcome, WorkerDiedError, do
 from bags.workers.pool import WorkerPool
+from bags.workers.processes import TASKS_PER_WORKER
 from bags.workers.signals import delay_interrupts
 
 TASK_SECONDS = 0.001
@@ -79,12 +82,16 @@ class LoaderIterator(Iterator[Any]):
                     outcomes = self._pool.run(tasks, ahead=plan.prefetch)
             else:
                 outcomes = map(Outcome, tasks)  # `_made` runs the tasks.
-            self._batches = _made(outcomes, tasks, maker)
+            self._batches = _made(outcomes, tasks, maker, self._recorder())
             plan.progress = progress  # This iterator is the newest.
         except BaseException:
             self._stop()
             raise
         return self
+
+    def _recorder(self) -> Callable[[Outcome], None] | None:
+        """Returns a function to call with each finished task."""
+        return None
 
     def __iter__(self) -> Self:
         return self
@@ -100,15 +107,12 @@ class LoaderIterator(Iterator[Any]):
                 self.start()
                 assert self._batches is not None
             made = next(self._batches)
-            self._plan.process_retries += made.retries
+            self._plan.process_retries += made.requests.retries
             if made.skipped:
                 made = self._without_skipped(made, self._batches)
             batch = made.batch
             if self._plan.to_device is not None:
-                try:
-                    batch = self._plan.to_device(batch)
-                except StopIteration as exc:  # Otherwise it would end the loop silently.
-                    raise RuntimeError('to_device raised StopIteration') from exc
+                batch = self._on_device(self._plan.to_device, batch)
             self._progress.delivered += 1
             if made.epoch >= self._next_epoch:
                 self._begin_epoch(made.epoch)
@@ -126,6 +130,12 @@ class LoaderIterator(Iterator[Any]):
             self._failed_steps = int(self._batches is not None)
             self._stop()
             raise
+
+    def _on_device(self, to_device: Callable[[Any], Any], batch: Any) -> Any:
+        try:
+            return to_device(batch)
+        except StopIteration as exc:  # Otherwise it would end the loop silently.
+            raise RuntimeError('to_device raised StopIteration') from exc
 
     def _without_skipped(self, made: StepResult, batches: Iterator[StepResult]) -> StepResult:
         """Returns a batch, or the next one if none of its datapoints can be read; records skipped datapoints.
@@ -215,6 +225,54 @@ class LoaderIterator(Iterator[Any]):
     set_state = load_state_dict
 
 
+class TimedIterator(LoaderIterator):
+    """An iterator that measures where the time goes. Arguments as of `LoaderIterator`."""
+
+    def __init__(self, plan: LoaderPlan, begin: Cursor, worker: int = 0, workers: int = 1) -> None:
+        super().__init__(plan, begin, worker, workers)
+        counts = request_counts(plan.maker.dataset)
+        ahead = (plan.prefetch or TASKS_PER_WORKER * plan.workers) if plan.workers else 0
+        self._timer = Timer(plan.workers, plan.processes, ahead, counts)
+
+    def start(self) -> Self:
+        self._plan.timer = self._timer  # This iterator is the newest.
+        self._timer.wait()
+        try:
+            return super().start()
+        finally:
+            self._timer.stop_waiting()
+
+    def __next__(self) -> Any:
+        timer = self._timer
+        timer.wait()
+        steps = 0
+        try:
+            batch = super().__next__()
+            steps = 1
+        finally:
+            timer.stop_waiting(steps)
+        return batch
+
+    def _on_device(self, to_device: Callable[[Any], Any], batch: Any) -> Any:
+        start = perf_counter()
+        batch = super()._on_device(to_device, batch)
+        self._timer.add_hand_over(perf_counter() - start)
+        return batch
+
+    def _recorder(self) -> Callable[[Outcome], None]:
+        timer, pool = self._timer, self._pool  # Not self: a cycle would keep workers alive.
+        return lambda outcome: timer.add_task(outcome, 0 if pool is None else pool.ready)
+
+    def close(self) -> None:
+        self._timer.end()
+        super().close()
+
+
+def iterator_of(plan: LoaderPlan, begin: Cursor, worker: int = 0, workers: int = 1) -> LoaderIterator:
+    """Returns an iterator, which measures its time if the plan says so. Arguments as of `LoaderIterator`."""
+    return (TimedIterator if plan.timing else LoaderIterator)(plan, begin, worker, workers)
+
+
 def worker_shard(plan: LoaderPlan, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
     """Returns every `workers`-th batch, from batch `worker` on, for one worker of another library.
 
@@ -227,7 +285,7 @@ def worker_shard(plan: LoaderPlan, worker: int, workers: int, begin: Cursor | No
         begin: Where to begin. Default: where the next iteration begins, which stays unchanged.
     """
     plan = plan if workers == 1 else plan.without_workers()
-    return LoaderIterator(plan, plan.next_cursor if begin is None else begin, worker, workers)
+    return iterator_of(plan, plan.next_cursor if begin is None else begin, worker, workers)
 
 
 def _pool(maker: BatchMaker, workers: int, processes: bool) -> WorkerPool:
@@ -241,8 +299,13 @@ def _pool(maker: BatchMaker, workers: int, processes: bool) -> WorkerPool:
     )
 
 
-def _made(outcomes: Iterator[Outcome], tasks: Tasks, maker: BatchMaker) -> Iterator[StepResult]:
-    """Yields the batches of tasks, and runs the tasks that no worker has run."""
+def _made(
+    outcomes: Iterator[Outcome],
+    tasks: Tasks,
+    maker: BatchMaker,
+    record: Callable[[Outcome], None] | None,
+) -> Iterator[StepResult]:
+    """Yields the batches of tasks, and runs the tasks that no worker has run. Calls `record` with each."""
     for outcome in outcomes:
         if not outcome.is_done:
             outcome.result, outcome.error, outcome.seconds = do(maker.make, outcome.task)
@@ -251,10 +314,12 @@ def _made(outcomes: Iterator[Outcome], tasks: Tasks, maker: BatchMaker) -> Itera
                 raise maker.located(outcome.task.start, outcome.error)
             # Make batches one at a time, to find the batch that kills a process.
             with _pool(maker, 1, True) as alone:
-                yield from _made(alone.run(range(n, n + 1) for n in outcome.task), tasks, maker)
+                yield from _made(alone.run(range(n, n + 1) for n in outcome.task), tasks, maker, record)
             continue
         made = outcome.result or []
         tasks.adapt(len(made), outcome.seconds)
+        if record is not None:
+            record(outcome)
         made.reverse()
         while made:
             yield made.pop()  # A batch is freed as soon as its user drops it.

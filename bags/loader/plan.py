@@ -10,9 +10,10 @@ from typing import Any
 from bags.concurrency import cached_attribute
 from bags.dataset.base import WindowsView
 from bags.dataset.reading.fingerprint import fingerprint
-from bags.loader.batches import BatchMaker, SkippedDatapoint, retries_of
+from bags.loader.batches import BatchMaker, SkippedDatapoint, request_counts
 from bags.loader.rows import RowBatches
 from bags.loader.steps import Cursor, Progress, Schedule, State, cursor_from
+from bags.loader.timing import Timer
 from bags.loader.weights_file import digests_of, initial_of, sampler_of, with_weights
 from bags.samplers import Sampler
 from bags.validation import item_count
@@ -27,7 +28,7 @@ class LoaderPlan:
     Args:
         maker: Makes the batches. Its schedule is the schedule of the loader's rank.
         left_out: Datapoints to leave out, by index.
-        workers, processes, prefetch, to_device: As in `Loader`.
+        workers, processes, prefetch, to_device, timing: As in `Loader`.
     """
 
     def __init__(
@@ -38,10 +39,14 @@ class LoaderPlan:
         processes: bool,
         prefetch: int | None,
         to_device: Callable[[Any], Any] | None,
+        timing: bool,
     ) -> None:
         self.maker = maker
         self.left_out = left_out
         self.workers, self.processes, self.prefetch, self.to_device = workers, processes, prefetch, to_device
+        self.timing = timing
+        self.timer: Timer | None = None
+        """The time of the newest iterator; None before the first one, or if it is not measured."""
         self.unreadable: dict[int, SkippedDatapoint] = dict(left_out)
         """Datapoints to leave out, or that proved unreadable, by index."""
         self.shared_numbers: MutableSequence[int] = [*Cursor(), 0]
@@ -49,7 +54,7 @@ class LoaderPlan:
         or a tensor in memory that processes share."""
         self.progress: Progress | None = None
         """Progress of the newest iterator; None before the first one, and after the next cursor is set."""
-        self.process_retries = -retries_of(maker.dataset)
+        self.process_retries = -request_counts(maker.dataset).retries
         """Number of requests retried by worker processes, minus the requests retried earlier."""
 
     def __repr__(self) -> str:
@@ -69,8 +74,9 @@ class LoaderPlan:
         """Returns a plan for another rank, with its own progress; it begins with the same epoch."""
         other = copy.copy(self)
         other.maker, other.unreadable = maker, dict(self.left_out)
-        other.shared_numbers, other.progress = [*map(int, self.shared_numbers)], None
-        other.process_retries = -retries_of(maker.dataset)
+        other.shared_numbers = [*map(int, self.shared_numbers)]
+        other.progress, other.timer = None, None
+        other.process_retries = -request_counts(maker.dataset).retries
         return other
 
     def without_workers(self) -> LoaderPlan:
@@ -83,7 +89,7 @@ class LoaderPlan:
         """Returns the maker of the batches of a schedule."""
         maker = copy.copy(self.maker)
         maker.schedule, maker.unreadable = schedule, dict(self.unreadable)
-        maker.counts_retries = self.processes and self.workers > 0
+        maker.counts_requests, maker.is_timed = self.processes and self.workers > 0, self.timing
         return maker
 
     # The begin of iterations.

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 if TYPE_CHECKING:
-    from bags.storage.retry import RetryCounter
+    from bags.storage.request_counter import RequestCounter
 
 Buffer = bytes | bytearray | memoryview
 Offsets = npt.NDArray[np.int64]
@@ -239,8 +239,8 @@ class Store(Protocol):
     """Whether reads wait for a network. Files of a remote store become visible as a whole at `close`."""
 
     @property
-    def retry_counter(self) -> RetryCounter | None:
-        """Counts retried requests; None for a store that does not retry."""
+    def request_counter(self) -> RequestCounter | None:
+        """Counts requests; None for a store without requests."""
         ...
 
     @property

@@ -49,7 +49,7 @@ class LocalStore:
     version_type = 'mtime'
     is_web = False
     can_list = True
-    retry_counter = None
+    request_counter = None
     exists = staticmethod(os.path.exists)
     join = staticmethod(os.path.join)
     lock = PathLock

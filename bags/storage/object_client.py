@@ -185,6 +185,7 @@ class ObjectClient(abc.ABC):
         expected = min(stop, stat.size) if start is None else stop - start
         if len(data) != expected:
             raise TransientError(f'expected {expected} bytes, got {len(data)}')
+        self.policy.counter.add(received=len(data))
         return stat, data
 
     def head(self, path: str) -> Stat:

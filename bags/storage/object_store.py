@@ -18,7 +18,8 @@ from bags.storage.errors import UnsupportedError, condition_error, replaced_erro
 from bags.storage.object_client import ObjectClient
 from bags.storage.range_file import read_pieces
 from bags.storage.ranges import merge
-from bags.storage.retry import RetryCounter, with_retries
+from bags.storage.request_counter import RequestCounter
+from bags.storage.retry import with_retries
 from bags.storage.upload import PART_SIZE, StreamedUpload, part_size
 from bags.storage.urls import WEB_SCHEMES, join_url
 
@@ -147,7 +148,7 @@ class RemoteStore:
         """The type of these versions."""
 
     @property
-    def retry_counter(self) -> RetryCounter:
+    def request_counter(self) -> RequestCounter:
         return self.clients.policy.counter
 
     @property

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from bags.storage.errors import StorageTimeoutError, TransientError
+from bags.storage.request_counter import RequestCounter
 
 logger = logging.getLogger('bags.storage')
 logger.addHandler(logging.NullHandler())  # Programs without logging print nothing.
@@ -28,24 +29,6 @@ FIRST_DELAY = 0.1  # Seconds.
 MAX_DELAY = 5.0
 FIRST_TIMEOUT = 1.0
 """Timeout, in seconds, while a server has refused all connections: the address is probably wrong."""
-
-
-class RetryCounter:
-    """Counts retries. Usable by threads and forked children, as it has no lock."""
-
-    def __init__(self) -> None:
-        self._retries: list[None] = []
-        self.connected: set[str] = set()
-        """Servers that have responded to a request, in this process or before it was forked."""
-
-    @property
-    def count(self) -> int:
-        """Number of retries in this process, and before it was forked."""
-        return len(self._retries)
-
-    def add(self) -> None:
-        """Counts a retry."""
-        self._retries.append(None)  # Atomic.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,8 +43,8 @@ class RetryPolicy:
     """Maximum number of attempts after the first."""
     concurrency: int = 64
     """Maximum number of concurrent requests."""
-    counter: RetryCounter = dataclasses.field(default_factory=RetryCounter, init=False, compare=False)
-    """Counts the retries."""
+    counter: RequestCounter = dataclasses.field(default_factory=RequestCounter, init=False, compare=False)
+    """Counts the requests."""
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> tuple[RetryPolicy, dict[str, Any]]:
@@ -109,6 +92,7 @@ def with_retries(
     start, attempts, counter = time.monotonic(), 0, policy.counter
     server = '/'.join(path.split('/', 3)[:3])  # https://host or s3://bucket. A client may have many.
     while True:
+        counter.add(requests=1)
         try:
             result = work(path, *args, **options)
         except Exception as exc:
@@ -134,7 +118,7 @@ def with_retries(
                 raise OSError(errno.EIO, reason, path) from None if error.no_connection else exc
             text = '%s: %s (try %d of %d, the next in %.1f s)'
             logger.warning(text, path, error.reason, attempts, policy.retries + 1, delay)
-            counter.add()
+            counter.add(retries=1)
         else:
             counter.connected.add(server)
             return result

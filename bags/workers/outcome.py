@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+MEASURED_SECONDS = 0.01
+"""Duration of tasks between two measurements of the time on a processor."""
+
 
 class WorkerDiedError(RuntimeError):
     """A worker process ended during a task."""
@@ -32,6 +35,12 @@ class Outcome:
     error: BaseException | None = None
     seconds: float = 0.0
     """Duration of the task, without time in queues."""
+    sent_seconds: float = 0.0
+    """Duration of sending the result, in the worker process; 0 for threads."""
+    received_seconds: float = 0.0
+    """Duration of receiving the result, in the thread that takes outcomes; 0 for threads."""
+    cpu_seconds: float = 0.0
+    """Time of the worker's thread on a processor, as of `ProcessorTime`."""
     size: int = 0
     """Bytes of the result, if the pool has a `size_of` function."""
     deaths: int = 0
@@ -60,6 +69,28 @@ class PartialResult(NamedTuple):
 
     result: Any
     error: BaseException
+
+
+class ProcessorTime:
+    """Measures the time of a thread on a processor, seldom, as a system call may take 3 us.
+
+    Create it in the thread.
+    """
+
+    def __init__(self) -> None:
+        self._before, self._worked = time.thread_time(), 0.0
+
+    def after(self, seconds: float) -> float:
+        """Returns the time of all tasks since the previous measurement; 0 if there is none now.
+
+        Args:
+            seconds: Duration of the task that has just ended.
+        """
+        self._worked += seconds
+        if self._worked < MEASURED_SECONDS:
+            return 0.0
+        before, self._before, self._worked = self._before, time.thread_time(), 0.0
+        return self._before - before
 
 
 def do(work: Callable[[Any], Any], task: Any) -> tuple[Any, BaseException | None, float]:

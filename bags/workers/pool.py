@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
-from bags.workers.outcome import Outcome, do
+from bags.workers.outcome import Outcome, ProcessorTime, do
 from bags.workers.processes import TASKS_PER_WORKER, Processes, Transport
 from bags.workers.signals import delay_interrupts
 
@@ -54,6 +54,8 @@ class WorkerPool:
         self._max_running = max(1, TASKS_PER_WORKER * workers)
         self._size_of = size_of
         self._running = 0
+        self.ready = 0
+        """Number of finished tasks whose outcomes were not yielded yet, as of the last yielded outcome."""
         self._process = os.getpid()
         self._backend: _Threads | Processes
         if processes and workers:
@@ -114,6 +116,7 @@ class WorkerPool:
                     begin()
                     continue
                 outcome = started.popleft()
+                self.ready -= 1
                 self._receive(False)
                 begin()  # Keeps workers busy while the caller uses the outcome.
                 yield outcome
@@ -127,6 +130,7 @@ class WorkerPool:
         self._check()
         for outcome in self._backend.receive(wait):
             self._running -= 1
+            self.ready += 1
             self._finish(outcome)
 
     def _do(self, task: Any) -> Outcome:
@@ -216,7 +220,9 @@ def _serve(
     done: queue.SimpleQueue[Outcome],
 ) -> None:
     """Runs tasks in a thread."""
+    processor_time = ProcessorTime()
     while (outcome := tasks.get()) is not None:
         outcome.result, outcome.error, outcome.seconds = do(work, outcome.task)
+        outcome.cpu_seconds = processor_time.after(outcome.seconds)
         done.put(outcome)
         del outcome  # Otherwise the result would stay alive until the next task.

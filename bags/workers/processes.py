@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from bags.workers.outcome import Outcome, WorkerDiedError, do
+from bags.workers.outcome import Outcome, ProcessorTime, WorkerDiedError, do
 from bags.workers.signals import block_interrupts, delay_interrupts, reset_signals
 
 TASKS_PER_WORKER = 2
@@ -200,9 +200,12 @@ class _Process:
         """Parses the message with the outcome of the oldest task."""
         outcome = self.outcomes.popleft()
         try:
-            outcome.result, outcome.error, outcome.seconds = pickle.loads(data)  # noqa: S301 - as above
+            start = time.perf_counter()
+            outcome.result, outcome.error, *seconds = pickle.loads(data)  # noqa: S301 - as above
+            outcome.seconds, outcome.sent_seconds, outcome.cpu_seconds = seconds
             if self._transport is not None and outcome.result is not None:
                 outcome.result = self._transport.decode(outcome.result)
+            outcome.received_seconds = time.perf_counter() - start
         except Exception as exc:
             exc.add_note('while a result was received from a worker process')
             outcome.result, outcome.error = None, exc
@@ -242,20 +245,26 @@ def _serve(connection: Any, transport: Transport | None) -> None:
             return
         reset_signals()  # Imported modules may have set signal handlers.
         connection.send_bytes(pickle.dumps(None))
+        processor_time = ProcessorTime()
         while True:
-            connection.send_bytes(_do(work, messages.get(), transport))
+            connection.send_bytes(_do(work, messages.get(), transport, processor_time))
 
 
-def _do(work: Callable[[Any], Any], data: bytes, transport: Transport | None) -> bytes:
-    """Runs a task. Returns the message with its result, error and duration in seconds."""
+def _do(
+    work: Callable[[Any], Any], data: bytes, transport: Transport | None, processor_time: ProcessorTime
+) -> bytes:
+    """Runs a task. Returns the message: result, error, and seconds of the task, `encode` and a processor."""
     result, error, seconds = do(lambda data: work(pickle.loads(data)), data)  # noqa: S301 - from our parent
+    start = time.perf_counter()
     try:
         if transport is not None and result is not None:
             result = transport.encode(result)
-        return pickle.dumps((result, None if error is None else _sendable(error), seconds))
+        sent = time.perf_counter() - start
+        measured = seconds, sent, processor_time.after(seconds + sent)
+        return pickle.dumps((result, None if error is None else _sendable(error), *measured))
     except Exception as exc:
         exc.add_note('in a worker process, while it sent a result')
-        return pickle.dumps((None, _sendable(exc), seconds))
+        return pickle.dumps((None, _sendable(exc), seconds, 0.0, 0.0))
 
 
 def _receive(connection: Any, put: Callable[[bytes], None]) -> None:

@@ -68,7 +68,7 @@ class FieldReader(Shareable):
     # One record.
 
     @cached_attribute
-    def _get(self) -> Callable[[int], Any]:
+    def get_record(self) -> Callable[[int], Any]:
         """The function that returns a record in the form that the decoder takes."""
         if self.decoder.lazy:
             # Not self: a cycle would keep the file open.
@@ -79,7 +79,7 @@ class FieldReader(Shareable):
     def value(self, index: int) -> Any:
         """Returns the value of a record."""
         decode = self.decoder.decode
-        record = self._get(index)
+        record = self.get_record(index)
         try:
             return record if decode is None else decode(record)
         except Exception as exc:
@@ -147,11 +147,15 @@ class FieldReader(Shareable):
         """Returns values, decoded one at a time."""
         decode = self.decoder.decode
         if self.decoder.lazy or (len(indices) <= MAX_SINGLE_RECORDS and not self.bag.is_remote):
-            records: list[Any] = list(map(self._get, indices.tolist()))
+            records: list[Any] = list(map(self.get_record, indices.tolist()))
         else:
             records = self.bounded.read(indices, views=self.decoder.accepts_view)
-        if decode is None:
-            return records
+        return records if decode is None else self.decode_records(indices, records)
+
+    def decode_records(self, indices: Int64s, records: Sequence[Any]) -> list[Any]:
+        """Returns the values of records that were read, for a decoder with a `decode` function."""
+        decode = self.decoder.decode
+        assert decode is not None
         try:
             # Not `map`: a StopIteration in the decoder would end it early.
             return [decode(record) for record in records]

@@ -22,7 +22,7 @@ from bags.storage.local import LocalStore
 from bags.storage.memory_file import MemoryFile
 from bags.storage.positioned import O_BINARY
 from bags.storage.pread_file import NO_LINK, PreadFile
-from bags.storage.retry import RetryCounter
+from bags.storage.request_counter import RequestCounter
 
 
 class CachedStore:
@@ -70,8 +70,8 @@ class CachedStore:
         """Stats by path, as of the first listing or request of a file. Files are read in this version."""
 
     @property
-    def retry_counter(self) -> RetryCounter | None:
-        return self.inner.retry_counter
+    def request_counter(self) -> RequestCounter | None:
+        return self.inner.request_counter
 
     @property
     def is_web(self) -> bool:

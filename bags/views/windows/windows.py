@@ -14,6 +14,7 @@ sequences or from its times, so a view of ten million windows stores one number 
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, SupportsIndex
 
@@ -43,6 +44,7 @@ from bags.dataset.reading.selection import (
     Times,
     select_many,
 )
+from bags.dataset.reading.timed_columns import TimedColumns, as_columns
 from bags.formats.arrays import encode_array
 from bags.indexing import Int64s, as_indices, check_index
 from bags.media.audio import Audio
@@ -235,14 +237,18 @@ class Windows(WindowsView):
         inner_selection, columns = dict[str, Any](), dict[str, Column]()
         for name, items in selection.items():
             if name in located and self._is_read_whole(name):
-                columns[name] = self._elements_of(name, items, rows, located[name])
+                elements = functools.partial(self._elements_of, name, items, rows, located[name])
+                if isinstance(read, TimedColumns):
+                    columns[name] = read.decode(name, elements, self.reads_wait)
+                else:
+                    columns[name] = elements()
             elif name in located:
                 inner_selection[name] = self._items_of(name, located[name], items)
             elif name not in self._pads:
                 inner_selection[name] = items
 
         def read_below(field: FieldReader, refs: Refs, items: Asked) -> Column:
-            return (read_column if isinstance(items, PerRowItems) else read)(field, refs, items)
+            return (as_columns(read) if isinstance(items, PerRowItems) else read)(field, refs, items)
 
         columns |= self.datasets[0].read_selection(rows, inner_selection, read_below)
         for name, where in located.items():
