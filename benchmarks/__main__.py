@@ -11,7 +11,8 @@ from benchmarks.peers import PEERS, is_installed
 
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'audio',
-    'imports', 'durability', 'links', 'linking', 'recording', 'mixtures', 'durations',
+    'imports', 'durability', 'links', 'linking', 'recording', 'mixtures', 'durations', 'loader_memory',
+    'scale_out',
 )  # fmt: skip
 
 
@@ -87,6 +88,14 @@ def main() -> None:
             from benchmarks import durations  # Imports bags.
 
             durations.main(output, quick=options.quick)
+        elif part == 'loader_memory':
+            from benchmarks import loader_memory  # Needs no peer.
+
+            loader_memory.main(output, quick=options.quick)
+        elif part == 'scale_out':
+            from benchmarks import scale_out  # Imports bags.
+
+            scale_out.main(output, quick=options.quick)
         elif part == 'recording':
             from benchmarks import recording  # Needs no peer.
 

@@ -304,6 +304,38 @@ def durations(result: Result) -> list[str]:
     return markdown(['time', 'requests a record', 'bytes a record'], rows)
 
 
+def loader_memory(result: Result) -> list[str]:
+    """Returns the own memory after the first batches and at most in an epoch, and the shared memory."""
+    tables = result['tables']
+    columns = [f'{title.split(",")[0].partition(": ")[2]} sources' for title in tables]
+    columns = [
+        column.replace('1 sources', '1 source') if column == '1 sources' else column for column in columns
+    ]
+    labels = dict.fromkeys(label for found in tables.values() for label in found['cells'])
+    rows = {}
+    for label in labels:
+        cells = [found['cells'].get(label, {}) for found in tables.values()]
+        rows[label] = [_memory_text(cell) for cell in cells]
+    return markdown(columns, rows)
+
+
+def _memory_text(cell: dict[str, Any]) -> str:
+    if 'own' not in cell:
+        return ''
+    shared = f', {cell["shared"]:,.0f} shared' if cell['shared'] >= 1 else ''
+    return f'{cell["first"]:,.0f} → {cell["own"]:,.0f}{shared}'
+
+
+def scale_out(result: Result) -> list[str]:
+    """Returns one table, with what was measured and what was computed from it apart."""
+    columns = ['measured, one rank', 'simulated, 4,096 ranks']
+    rows = {}
+    for number, found in enumerate(result['tables'].values()):
+        for name, cell in found['cells'].items():
+            rows[name] = ['' if position != number else cell['figure'] for position in range(len(columns))]
+    return markdown(columns, rows)
+
+
 SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'headline': ('datasets', headline),
     'summary': ('datasets', summary),
@@ -325,6 +357,8 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'recording': ('recording', recording),
     'mixtures': ('mixtures', mixtures),
     'lerobot': ('lerobot', lerobot),
+    'loader_memory': ('loader_memory', loader_memory),
+    'scale_out': ('scale_out', scale_out),
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 

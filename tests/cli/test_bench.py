@@ -11,6 +11,11 @@ from tests.servers import WebServer
 SHORT = '--seconds 0.05'
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch):
+    monkeypatch.setenv('COLUMNS', '300')  # A line is not wrapped.
+
+
 def test_a_line_for_each_number_of_workers(work, run_line):
     done = run_line(f'bags bench episodes --fields id,image,words --batch 4 --workers 0,2 {SHORT}')
     assert done.code == 0
