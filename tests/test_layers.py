@@ -28,6 +28,7 @@ LAYERS = [
     {'collate'},
     {'episodes', 'samplers', 'maintenance'},
     {'authoring', 'loader', 'viewer'},
+    {'checks'},
     {'interop'},
     {'torch', 'jax', 'grain', 'beam', 'ray', 'lerobot', 'types'},
     {'cli'},
