@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from bags.authoring.copy import copy
     from bags.authoring.from_numpy import from_numpy
     from bags.authoring.write import write
+    from bags.checks.check import check
     from bags.collate.bins import bins
     from bags.collate.columns import pack, pad, stack
     from bags.dataset.base import Dataset
@@ -106,6 +107,7 @@ __all__ = [
     'between',
     'bins',
     'card',
+    'check',
     'concat',
     'consolidate',
     'convert',
@@ -145,6 +147,7 @@ _HOMES = {
     'authoring.copy': ('copy',),
     'authoring.from_numpy': ('from_numpy',),
     'authoring.write': ('write',),
+    'checks.check': ('check',),
     'collate.bins': ('bins',),
     'collate.columns': ('pack', 'pad', 'stack'),
     'dataset.base': ('Dataset',),

@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from bags.checks.column import Column, Field
+from bags.checks.definition import Check, FieldScores, Scores
+from bags.checks.findings import Finding, Findings, SkippedCheck
 from bags.collate.bins import Bins
 from bags.collate.columns import PackedSequences, Padded
 from bags.collate.padding import Masked
@@ -29,14 +32,20 @@ __all__ = [
     'BagInfo',
     'Between',
     'Bins',
+    'Check',
+    'Column',
     'Damage',
     'DatasetInfo',
     'Diff',
     'Distribution',
     'Elements',
     'EncodedClip',
+    'Field',
     'FieldInfo',
+    'FieldScores',
     'FieldStatistics',
+    'Finding',
+    'Findings',
     'GroupedStatistics',
     'Importer',
     'LazyFrames',
@@ -52,7 +61,9 @@ __all__ = [
     'Padded',
     'ReadOptions',
     'Recovery',
+    'Scores',
     'Skipped',
+    'SkippedCheck',
     'Source',
     'Steps',
     'Stream',

@@ -23,6 +23,7 @@ from bags.dataset.format.registry import (
 )
 from bags.dataset.format.spec import FieldType
 from bags.dataset.reading.batch import Ragged
+from bags.errors import BagsError
 from bags.formats.arrays import array_type
 from bags.indexing import Int64s, offsets_of
 
@@ -30,8 +31,13 @@ SAMPLED_DATAPOINTS = 256
 """Number of datapoints, evenly spaced, from which the usual values of a field are computed."""
 SAMPLED_BYTES = 1 << 24
 """Bytes of values in the sample, approximately."""
+TIME_NAMES = ('t', 'time', 'times', 'timestamp', 'timestamps')
+"""Names of fields of times, whose metadata may have been lost."""
 SPLIT_NAMES = ('split', 'subset', 'partition', 'fold')
 """Names of fields that say to which part of the dataset a datapoint belongs."""
+
+READ_ERRORS = (BagsError, OSError, EOFError)
+"""Errors of values that cannot be read."""
 
 Array = npt.NDArray[Any]
 Result = TypeVar('Result')
@@ -201,12 +207,30 @@ class Field:
         return self.dtype is not None and self.dtype.kind == 'f'
 
     @cached_attribute
-    def times(self) -> tuple[str, float] | None:
-        """The field with the times of the items, and the seconds of its unit; None if there is none."""
+    def times(self) -> str | None:
+        """The field with the times of the items; None if there is none."""
         name = self.facts.get('times')
         if not isinstance(name, str) or name not in self.fields or not self.fields[name].type.sequence:
             return None
-        return name, UNITS.get(self.fields[name].facts.get('unit', 's'), 1.0)
+        return name if self.fields[name].dtype is not None else None
+
+    @cached_attribute
+    def clock(self) -> str | None:
+        """The field whose times are checked with this field; None if there is none.
+
+        It is the field of the times of its items, if no earlier field has the same; or itself, if its name
+        says that its numbers are times, and no field uses them.
+        """
+        if self.times is not None:
+            first = next(other for other in self.fields.values() if other.times == self.times)
+            return self.times if first is self else None
+        is_own = self.name.rpartition('.')[2] in TIME_NAMES and self.type.sequence and not self.is_clock
+        return self.name if is_own and self.dtype is not None and not self.shape else None
+
+    @property
+    def has_times_as_values(self) -> bool:
+        """Whether the numbers of the field are times."""
+        return self.is_clock or self.clock == self.name
 
     @cached_attribute
     def rate(self) -> float | None:
@@ -218,8 +242,8 @@ class Field:
 
     @cached_attribute
     def is_clock(self) -> bool:
-        """Whether the numbers are times of items of other fields, or of this one by its name."""
-        return any(other.times is not None and other.times[0] == self.name for other in self.fields.values())
+        """Whether the numbers are the times of the items of another field."""
+        return any(other.times == self.name for other in self.fields.values())
 
     @cached_attribute
     def sample(self) -> Column:
@@ -231,7 +255,24 @@ class Field:
             sizes = Column(self, rows).lengths * self.dtype.itemsize * math.prod(self.shape)
             step = max(1, math.ceil(int(sizes.sum()) / SAMPLED_BYTES))
             rows = rows[::step]
-        return Column(self, rows)
+        column = Column(self, rows)
+        try:
+            _ = column.values
+        except READ_ERRORS:
+            column = Column(self, rows[[self._is_readable(row) for row in rows]])
+        return column
+
+    def _is_readable(self, row: int) -> bool:
+        try:
+            _ = Column(self, np.array([row])).values
+        except READ_ERRORS:
+            return False
+        return True
+
+    def forget(self) -> None:
+        """Drops values that were kept for the checks of this field."""
+        self._known = {}
+        vars(self).pop('sample', None)
 
     def once(self, function: Callable[[Field], Result]) -> Result:
         """Returns the result of a function of this field, which is computed once."""
@@ -319,11 +360,20 @@ class Column:
 
         Times may be fewer or more than the items, and need not increase.
         """
-        if self.field.times is not None:
-            name, scale = self.field.times
-            numbers = self.other(name).numbers
-            return Numbers(numbers.items.astype(np.float64) * scale, numbers.offsets)
-        return None
+        return None if self.field.times is None else self.other(self.field.times).seconds
+
+    @cached_attribute
+    def seconds(self) -> Numbers:
+        """The numbers of a field of times, in seconds, items (items, 1)."""
+        numbers = self.numbers
+        scale = UNITS.get(self.field.facts.get('unit', 's'), 1.0)
+        return Numbers(numbers.items.astype(np.float64) * scale, numbers.offsets)
+
+    @property
+    def clock(self) -> Numbers:
+        """The times that are checked with a field that has a `clock`, in seconds, items (items, 1)."""
+        assert self.field.clock is not None
+        return self.other(self.field.clock).seconds
 
     def other(self, name: str) -> Column:
         """Returns the values of another field in the same datapoints."""

@@ -11,6 +11,7 @@ import typer
 import typer.core
 
 from bags.cli.commands.bench import bench
+from bags.cli.commands.check import check
 from bags.cli.commands.convert import export, import_
 from bags.cli.commands.copy import append, consolidate, copy, create_index, prefetch, push
 from bags.cli.commands.edit import diff, edit, split
@@ -25,7 +26,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     'Show': (bench, cat, diff, info, metadata, show, statistics, view),
     'Edit': (edit, split),
     'Copy and convert': (append, consolidate, copy, create_index, export, import_, prefetch, push),
-    'Check and repair': (recover, verify),
+    'Check and repair': (check, recover, verify),
 }
 """The commands of each section of `bags --help`; add new commands here."""
 

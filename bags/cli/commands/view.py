@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 def view(
     path: Annotated[str, argument('PATH', 'A dataset; also a URL.')],
+    fragment: Annotated[
+        str, argument('FRAGMENT', 'What the page shows, as its link button copies: #view=datapoint&at=7.')
+    ] = '',
     port: Annotated[int, typer.Option('--port', metavar='N', min=0, max=65535, help='0: a free port.')] = 0,
     browser: Annotated[bool, typer.Option('--browser/--no-browser', help='Open the browser.')] = True,
     export: Annotated[
@@ -46,19 +49,23 @@ def view(
     if export is not None:
         _export(path, export, parse_trusted(trust_links), with_data=with_data, json=json)
         return
+    if fragment and not fragment.startswith('#'):
+        raise UsageError(
+            f'FRAGMENT: expected a text that begins with #, as #view=datapoint&at=7, got {fragment!r}'
+        )
     import webbrowser
 
     from bags.viewer.server import ViewServer
 
     with ViewServer(path, port, follow=follow, trust_links=parse_trusted(trust_links)) as server:
         if json:
-            print_json({'url': server.url, 'port': server.port}, indent=None)
+            print_json({'url': server.url + fragment, 'port': server.port}, indent=None)
         else:
-            say(f'{path} at {server.url}')
+            say(f'{path} at {server.url}{fragment}')
             say('Ctrl-C ends.')
         sys.stdout.flush()  # So that a program that reads the line gets it now.
         if browser:
-            webbrowser.open(server.url)
+            webbrowser.open(server.url + fragment)
         server.wait()
 
 

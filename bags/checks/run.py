@@ -1,0 +1,375 @@
+"""Runs checks over a dataset, field by field, in blocks of datapoints: returns findings and scores."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.checks.column import READ_ERRORS, SPLIT_NAMES, Column, Field
+from bags.checks.definition import Check, FieldScores, Float64s, Scores
+from bags.checks.findings import MAX_LISTED, Finding, SkippedCheck, drop_command, view_command, where_command
+from bags.dataset.base import Dataset
+from bags.dataset.reading.batch import Ragged
+from bags.errors import MissingDependencyError
+from bags.indexing import Int64s, chunk_length
+from bags.progress.progress import progress as show_progress
+
+BLOCK_BYTES = 1 << 23
+"""Approximate bytes of values that are read at a time."""
+MAX_BLOCK = 1 << 15
+"""Maximum number of datapoints that are read at a time."""
+FIRST_BLOCK = 64
+MAX_DAMAGED = 100
+"""Number of damaged datapoints of a field after which the rest of the field is not checked."""
+MAX_RARE_SHARE = 0.1
+"""Maximum share of the datapoints of a finding of a check that is `rare`."""
+MIN_RARE_DATAPOINTS = 5
+"""Number of datapoints of a dataset from which a single one is rare."""
+MAX_KEPT_HITS = 4 * MAX_LISTED
+
+Scored = dict[tuple[str, str], npt.NDArray[np.float32]]
+"""The scores of all datapoints by field and check, shape (n,)."""
+
+
+@dataclasses.dataclass
+class RunResult:
+    """What checks found in a dataset."""
+
+    findings: list[Finding]
+    skipped: list[SkippedCheck]
+    scores: Scored
+
+
+def run_checks(
+    dataset: Dataset,
+    checks: Sequence[Check],
+    bounds: Mapping[str, float],
+    *,
+    fields: Sequence[str],
+    path: str | None,
+    window: int | None = None,
+    keep_scores: bool = False,
+    progress: bool | None = None,
+) -> RunResult:
+    """Runs checks.
+
+    Args:
+        dataset: The dataset.
+        checks: The checks to run.
+        bounds: Bounds by name of a check, instead of its own.
+        fields: The fields to check.
+        path: The path in commands of findings; None if no command can read the dataset.
+        window: Number of items of the windows that training uses.
+        keep_scores: Whether to return the scores.
+        progress: Whether to show a progress bar; None: on a terminal.
+    """
+    result = RunResult([], [], {})
+    all_fields: dict[str, Field] = {}
+    split = next((name for name in SPLIT_NAMES if name in dataset.schema), None)
+    for name in dataset.schema:
+        all_fields[name] = Field(dataset, name, all_fields, window, split)
+    damage: dict[str, list[tuple[int, Exception]]] = {}
+    with show_progress('checking', len(dataset) * len(fields), 'values', show=progress) as advance:
+        for field in (all_fields[name] for name in fields):
+            run = _FieldRun(field, checks, bounds, path, keep_scores)
+            for rows in run.blocks():
+                run.check(rows)
+                advance(len(rows))
+            run.conclude(result)
+            if run.damaged:
+                damage[field.name] = run.damaged
+            field.forget()
+    if damage:
+        result.findings.append(_damage(damage, path))
+    return result
+
+
+class _Hits:
+    """The datapoints with a score above the bound: their number, and the worst."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._parts: list[tuple[npt.NDArray[Any], ...]] = []
+        self._kept = 0
+
+    def add(self, rows: Int64s, scores: Scores, bound: float, compared: Float64s | None = None) -> None:
+        values = np.asarray(scores.values, np.float64)
+        are_hits = np.flatnonzero((values if compared is None else compared) > bound)
+        if not len(are_hits):
+            return
+        none = np.full(len(values), -1)
+        items = none if scores.items is None else scores.items
+        others = none if scores.others is None else scores.others
+        order = values if compared is None else compared
+        self.count += len(are_hits)
+        self._parts.append(
+            (order[are_hits], rows[are_hits], values[are_hits], items[are_hits], others[are_hits])
+        )
+        self._kept += len(are_hits)
+        if self._kept > MAX_KEPT_HITS:
+            self._parts = [tuple(column[:MAX_LISTED] for column in self.worst())]
+            self._kept = len(self._parts[0][0])
+
+    def worst(self) -> tuple[npt.NDArray[Any], ...]:
+        """Returns what is compared, rows, scores, items and others, worst first."""
+        columns = [np.concatenate(parts) for parts in zip(*self._parts, strict=True)]
+        order = np.lexsort((columns[1], -columns[0]))
+        return tuple(column[order] for column in columns)
+
+
+class _FieldRun:
+    """The checks of one field."""
+
+    def __init__(
+        self,
+        field: Field,
+        checks: Sequence[Check],
+        bounds: Mapping[str, float],
+        path: str | None,
+        keep_scores: bool,
+    ) -> None:
+        self.field, self._path, self._keep = field, path, keep_scores
+        self._bounds = {check.name: bounds.get(check.name, check.bound) for check in checks}
+        self._skipped: list[SkippedCheck] = []
+        self._failed: dict[str, Exception] = {}
+        self.damaged: list[tuple[int, Exception]] = []
+        self._has_numbers = False
+        chosen = [check for check in checks if self._applies(check)]
+        self._of_rows = [check for check in chosen if check.scores is not None]
+        self._of_field = [check for check in chosen if check.of_field is not None]
+        self._hits = {check.name: _Hits() for check in chosen}
+        self._scores: dict[str, list[tuple[Int64s, Scores]]] = {check.name: [] for check in chosen}
+        self._has_numbers = field.dtype is not None and bool(chosen)
+
+    def _applies(self, check: Check) -> bool:
+        if not self.field.has_decoder and check.level != 'columns':
+            return False
+        try:
+            answer = check.applies(self.field)
+        except READ_ERRORS:
+            return True  # The error is met again, and reported, when the values are read.
+        except Exception as exc:
+            self._failed[check.name] = exc
+            return False
+        if isinstance(answer, str):
+            self._skipped.append(SkippedCheck(check.name, self.field.name, answer))
+        return answer is True
+
+    def blocks(self) -> Iterator[Int64s]:
+        """Yields consecutive datapoints whose values take about `BLOCK_BYTES`."""
+        if not self._of_rows and not self._has_numbers:
+            return
+        count, start, step = len(self.field.dataset), 0, FIRST_BLOCK
+        self._block_bytes = 0
+        while start < count:
+            rows = np.arange(start, min(start + step, count))
+            yield rows
+            start += len(rows)
+            step = chunk_length(len(rows), self._block_bytes, BLOCK_BYTES, MAX_BLOCK, 8)
+            if len(self.damaged) > MAX_DAMAGED:
+                return
+
+    def check(self, rows: Int64s) -> None:
+        """Checks datapoints. Damaged datapoints are found by halving the range."""
+        column = Column(self.field, rows)
+        results: list[tuple[Check, Scores]] = []
+        try:
+            items = column.numbers.items if self._has_numbers else None
+            for check in self._of_rows:
+                if check.name not in self._failed:
+                    scores = self._scored(check, column)
+                    if scores is not None:
+                        results.append((check, scores))
+        except READ_ERRORS as exc:
+            if len(rows) == 1:
+                self.damaged.append((int(rows[0]), exc))
+            elif len(self.damaged) <= MAX_DAMAGED:
+                half = len(rows) // 2
+                self.check(rows[:half])
+                self.check(rows[half:])
+            return
+        if items is not None:
+            self.field.extent.add(items)
+        self._block_bytes = _bytes_of(vars(column).get('values'))
+        for check, scores in results:
+            if check.compare is not None or self._keep:
+                self._scores[check.name].append((rows, scores))
+            if check.compare is None:
+                self._hits[check.name].add(rows, scores, self._bounds[check.name])
+
+    def _scored(self, check: Check, column: Column) -> Scores | None:
+        assert check.scores is not None
+        try:
+            scores = check.scores(column)
+            scores = scores if isinstance(scores, Scores) else Scores(np.asarray(scores))
+            values = np.asarray(scores.values, np.float64)
+            if values.shape != (len(column),):
+                raise ValueError(f'expected {len(column)} scores, got shape {values.shape}')
+            return scores._replace(values=values)
+        except MissingDependencyError as exc:
+            self._skipped.append(SkippedCheck(check.name, self.field.name, str(exc)))
+            self._failed[check.name] = exc
+        except READ_ERRORS:
+            raise
+        except Exception as exc:  # Of a check of one's own, or of an unforeseen value.
+            self._failed[check.name] = exc
+        return None
+
+    def conclude(self, result: RunResult) -> None:
+        """Adds findings, skipped checks and scores to the result."""
+        count = len(self.field.dataset)
+        for check in self._of_rows:
+            parts = self._scores[check.name]
+            if check.compare is not None and parts:
+                rows = np.concatenate([rows for rows, _ in parts])
+                scores = _joined([scores for _, scores in parts])
+                try:
+                    compared = np.asarray(check.compare(scores.values), np.float64)
+                    self._hits[check.name].add(rows, scores, self._bounds[check.name], compared)
+                except Exception as exc:
+                    self._failed[check.name] = exc
+            if self._keep and parts:
+                column = np.full(count, np.nan, np.float32)
+                for rows, scores in parts:
+                    column[rows] = scores.values
+                if np.isfinite(column).any():
+                    result.scores[self.field.name, check.name] = column
+            if self._hits[check.name].count:
+                result.findings.append(self._finding(check))
+        for check in self._of_field:
+            assert check.of_field is not None
+            try:
+                found = check.of_field(self.field) if count else None
+            except READ_ERRORS:
+                continue  # Reported as damage.
+            except Exception as exc:
+                self._failed[check.name] = exc
+                continue
+            if found is not None:
+                finding = _finding_of_field(check, self.field, found, self._bounds[check.name])
+                result.findings += [] if finding is None else [finding]
+        result.skipped += self._skipped
+        for name, error in self._failed.items():
+            if not isinstance(error, MissingDependencyError):
+                result.findings.append(_failure(name, self.field.name, error))
+
+    def _finding(self, check: Check) -> Finding:
+        hits, bound, count = self._hits[check.name], self._bounds[check.name], len(self.field.dataset)
+        compared, rows, values, items, others = hits.worst()
+        severity = check.severity
+        few = max(MAX_RARE_SHARE * count, count >= MIN_RARE_DATAPOINTS)
+        if check.rare and hits.count > few:
+            severity = 'info'
+        row, other = int(rows[0]), int(others[0]) if others[0] >= 0 else None
+        seconds = None if items[0] < 0 else seconds_of(self.field, row, int(items[0]))
+        detail = check.detail.format(value=float(values[0]), compared=float(compared[0]), bound=bound)
+        show = leave_out = ''
+        listed = tuple(rows[:MAX_LISTED].tolist())
+        if self._path is not None:
+            show = view_command(self._path, row, seconds, other)
+            if hits.count == count:
+                leave_out = ''
+            elif check.where:
+                name = self.field.name if self.field.name.isidentifier() else f'`{self.field.name}`'
+                leave_out = where_command(self._path, check.where.format(field=name, bound=bound))
+            elif hits.count <= len(listed):
+                leave_out = drop_command(self._path, listed)
+            elif check.compare is None:
+                name = f'`{self.field.name}.{check.name}`'
+                leave_out = where_command(self._path, f'not {name} > {bound:g}', 'scores')
+        return Finding(
+            check.name, severity, self.field.name, detail, float(values[0]), bound, hits.count, listed,
+            seconds, other, show, leave_out,
+        )  # fmt: skip
+
+
+def seconds_of(field: Field, row: int, item: int) -> float | None:
+    """Returns the time of an item on the clock of its datapoint; None if it has no time."""
+    if field.rate is not None:
+        start = field.facts.get('start', 0)
+        return (float(start) if isinstance(start, int | float) else 0.0) + item / field.rate
+    times = None
+    column = Column(field, np.array([row]))
+    if field.times is not None:
+        times = column.times
+    elif field.has_times_as_values:
+        times = column.seconds
+    if times is None or item >= len(times.items):
+        return None
+    return float(times.items[item, 0])
+
+
+def _joined(parts: Sequence[Scores]) -> Scores:
+    def column(name: str) -> Any:
+        if all(getattr(part, name) is None for part in parts):
+            return None
+        none = [np.full(len(part.values), -1) for part in parts]
+        columns = [getattr(part, name) for part in parts]
+        return np.concatenate(
+            [empty if one is None else one for one, empty in zip(columns, none, strict=True)]
+        )
+
+    values = np.concatenate([np.asarray(part.values, np.float64) for part in parts])
+    return Scores(values, column('items'), column('others'))
+
+
+def _finding_of_field(check: Check, field: Field, found: FieldScores, bound: float) -> Finding | None:
+    values = np.atleast_1d(np.asarray(found.values, np.float64))
+    above = np.flatnonzero(values > bound)
+    if not len(above):
+        return None
+    worst = above[int(np.argmax(values[above]))]
+    detail = found.detail or check.detail.format(value=float(values[worst]), bound=bound)
+    if len(values) > 1:
+        named = ', '.join(field.dimension(int(number)) for number in above[:8])
+        more = f' and {len(above) - 8} others' if len(above) > 8 else ''
+        detail = f'{named}{more}: {detail}'
+    return Finding(check.name, check.severity, field.name, detail, float(values[worst]), bound, 0)
+
+
+def _failure(check: str, field: str, exc: Exception) -> Finding:
+    detail = f'the check {check} raised {type(exc).__name__}: {" ".join(str(exc).split()):.200}'
+    return Finding('failed_checks', 'error', field, detail, 1.0, 0.0, 0)
+
+
+def _damage(damage: Mapping[str, list[tuple[int, Exception]]], path: str | None) -> Finding:
+    """Returns one finding for all damage."""
+    rows = sorted({row for of_field in damage.values() for row, _ in of_field})
+    name, ((row, exc), *_) = max(damage.items(), key=lambda entry: len(entry[1]))
+    given_up = any(len(of_field) > MAX_DAMAGED for of_field in damage.values())
+    others = f', and in {", ".join(other for other in damage if other != name)}' if len(damage) > 1 else ''
+    rest = '; the rest of the field was not checked' if given_up else ''
+    command = 'bags verify --decode' if path is None else f'bags verify {path} --decode'
+    detail = f'cannot be read: {" ".join(str(exc).split()):.200}{others}{rest}; {command} lists all damage'
+    listed = tuple(rows[:MAX_LISTED])
+    leave_out = '' if path is None or len(rows) > MAX_LISTED else drop_command(path, listed)
+    show = '' if path is None else view_command(path, row)
+    return Finding(
+        'damaged_datapoints', 'error', name, detail, float(len(rows)), 0.0, len(rows), listed, None, None,
+        show, leave_out,
+    )  # fmt: skip
+
+
+def _bytes_of(values: Any) -> int:
+    """Returns the approximate bytes of a column in memory."""
+    if isinstance(values, Ragged):
+        return values.values.nbytes + values.offsets.nbytes
+    if isinstance(values, np.ndarray):
+        return values.nbytes
+    if not isinstance(values, list):
+        return 0
+    sampled = values[:: max(1, len(values) // 64)]
+    size = sum(_bytes_of_value(value) for value in sampled)
+    return size * len(values) // max(1, len(sampled))
+
+
+def _bytes_of_value(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, list):
+        return sum(map(_bytes_of_value, value))
+    return 64 + (len(value) if isinstance(value, str | bytes) else 0)
