@@ -11,7 +11,7 @@ from bags.checks.definition import LEVELS, Check, Level
 from bags.checks.findings import Finding, Findings
 from bags.checks.own import installed_checks, load_checks
 from bags.checks.run import run_checks
-from bags.checks.scores import save_scores
+from bags.checks.scores import read_key_column, save_scores
 from bags.dataset.base import Dataset
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.reader import DatasetReader
@@ -69,7 +69,7 @@ def check(
         FileNotFoundError: The path has no dataset.
         ValueError: No such check or field, or `checks` names nothing.
         FileExistsError: The folder `save` is not empty.
-        KeyError, TypeError: No such field `on`, or it has no keys.
+        KeyError, TypeError: No such field `on`, or it has no keys; ValueError if a datapoint has none.
 
     Examples:
         >>> bags.check(dataset, skip=['label']).has('error')
@@ -124,6 +124,8 @@ def _check(
     fields = [name for name in fields if name not in without]
     if path is None and isinstance(dataset, DatasetReader | ShardedDatasetReader):
         path = dataset.roots()[0].path
+    if on is not None:
+        read_key_column(dataset, on)  # Raises an error before all else is read.
     result = run_checks(
         dataset, chosen, bounds, fields=fields, path=path, window=window, keep_scores=save is not None,
         progress=progress,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -11,7 +11,9 @@ from bags.authoring.from_numpy import from_numpy
 from bags.checks.findings import Findings
 from bags.checks.run import Scored
 from bags.dataset.base import Dataset
+from bags.dataset.format.options import ReadOptions
 from bags.dataset.open import open as open_dataset
+from bags.dataset.reading.batch import as_list
 from bags.maintenance.metadata import set_metadata
 from bags.views.groups import check_key_types
 from bags.views.join import Join
@@ -20,6 +22,22 @@ CHECKED = 'checked'
 """Key of the metadata of a dataset of scores that describes the dataset that was checked."""
 ROW = 'row'
 """The field with the index of the datapoint."""
+
+
+def read_key_column(dataset: Dataset, on: str) -> Any:
+    """Returns the keys of all datapoints, as an array.
+
+    Raises:
+        KeyError, TypeError: No such field, or it has no keys.
+        ValueError: A datapoint has no key.
+    """
+    check_key_types(dataset, on, 'check: on')
+    keys = dataset.column(on)
+    if not isinstance(keys, list):
+        return keys
+    if None in keys:
+        raise ValueError(f'check: on: field {on!r}: datapoint {keys.index(None)} has no key')
+    return np.array(keys, object if dataset.schema[on].format == 'utf8' else None)
 
 
 def save_scores(
@@ -38,24 +56,22 @@ def save_scores(
 
     Raises:
         FileExistsError: The folder is not empty.
-        KeyError, TypeError: No such field, or it has no keys.
+        KeyError, TypeError, ValueError: As `read_key_column`.
     """
     columns: dict[str, Any] = {ROW: np.arange(len(dataset))}
     if on is not None:
-        check_key_types(dataset, on, 'check: on')
-        keys = dataset.column(on)
-        columns[on] = np.array(keys, object) if isinstance(keys, list) else keys
+        columns[on] = read_key_column(dataset, on)
     columns |= {f'{field}.{check}': values for (field, check), values in scores.items()}
     from_numpy(columns, path, progress=False)
     set_metadata(path, {CHECKED: {**found.as_json(), 'on': on}})
 
 
-def join_scores(dataset: Dataset, path: str | os.PathLike[str], **options: Any) -> Join:
-    """Returns a view of a dataset with its scores, as fields `FIELD.CHECK`.
+def open_scores(dataset: Dataset, path: str | os.PathLike[str], **options: Unpack[ReadOptions]) -> Dataset:
+    """Returns the scores of a dataset, a view with a column `FIELD.CHECK` for each check.
 
     Args:
         dataset: The dataset that was checked.
-        path: The scores of it.
+        path: The scores.
         **options: As in `bags.open`, for the scores.
 
     Raises:
@@ -68,8 +84,15 @@ def join_scores(dataset: Dataset, path: str | os.PathLike[str], **options: Any) 
         raise ValueError(f'{path}: expected scores that bags.check(…, save=…) wrote, got another dataset')
     if checked.get('fingerprint') != dataset.fingerprint or len(scores) != len(dataset):
         raise ValueError(
-            f'{path}: the scores are those of another dataset, or of an earlier state of this one: expected '
-            f'the fingerprint {dataset.fingerprint}, got {checked.get("fingerprint")!r}; check again'
+            f'{path}: expected scores of {dataset!r:.200}, got those of another dataset, or of an earlier '
+            'state of this one: check again'
         )
-    names = [name for name in scores.schema if name not in (ROW, checked.get('on'))]
-    return Join([dataset, scores.select(fields=names)], replace=False)
+    on = checked.get('on')
+    if on is not None and as_list(scores.column(on)) != as_list(dataset.column(on)):
+        raise ValueError(f'{path}: field {on!r}: expected the keys of the dataset, got others: check again')
+    return scores.select(fields=[name for name in scores.schema if name not in (ROW, on)])
+
+
+def join_scores(dataset: Dataset, scores: Dataset) -> Join:
+    """Returns a view of a dataset, or of an edit of it, with its scores."""
+    return Join([dataset, scores], replace=False)

@@ -40,9 +40,11 @@ def _equal(field: Field) -> Equal:
     count = len(digests)
     first, elsewhere = np.full(count, -1), np.full(count, -1)
     known = np.flatnonzero(digests != UNKNOWN)
-    _, starts, groups = np.unique(digests[known], return_index=True, return_inverse=True)
-    if len(starts) == len(known):
+    ordered = np.sort(digests[known])
+    if (ordered[1:] != ordered[:-1]).all():
         return Equal(first, elsewhere)
+    del ordered
+    _, starts, groups = np.unique(digests[known], return_index=True, return_inverse=True)
     first[known] = known[starts[groups]]
     first[known[starts]] = -1
     if field.split is not None and field.split != field.name:

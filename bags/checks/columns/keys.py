@@ -8,11 +8,11 @@ import numpy as np
 
 from bags.checks.column import Column, Field
 from bags.checks.definition import Check, Scores
-from bags.dataset.reading.batch import as_list
 from bags.dataset.reading.key_values import KEY_TYPES
 from bags.indexing import Int64s
 
 IDENTIFIER = re.compile(r'(.*[_.-])?(id|key|uuid|uid|guid|name|filename|file_name|path|index)', re.IGNORECASE)
+ROWS_AT_ONCE = 1 << 15
 MIN_UNIQUE_SHARE = 0.8
 """Share of different values from which a field identifies datapoints, and not e.g. their episode."""
 
@@ -22,7 +22,15 @@ def _firsts(field: Field) -> Int64s:
 
     Where too many repeat, the field is no identifier, and all are -1.
     """
-    values = np.array([hash(value) for value in as_list(field.dataset.column(field.name))], np.int64)
+    count = len(field.dataset)
+    values = np.empty(count, np.int64)
+    for start in range(0, count, ROWS_AT_ONCE):
+        rows = np.arange(start, min(start + ROWS_AT_ONCE, count))
+        column = field.dataset.batch(rows, field.name)[field.name]
+        values[rows] = column if isinstance(column, np.ndarray) else [hash(value) for value in column]
+    order = np.argsort(values, kind='stable')
+    if (values[order[1:]] != values[order[:-1]]).all():
+        return np.full(count, -1)
     _, starts, groups = np.unique(values, return_index=True, return_inverse=True)
     firsts = starts[groups]
     firsts[starts] = -1

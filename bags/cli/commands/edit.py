@@ -58,6 +58,10 @@ def edit(
         str,
         option('--where', metavar='CONDITION', help='Keep only these, as \'length > 3 and task != "test"\'.'),
     ] = '',
+    scores: Annotated[
+        str | None,
+        option('--scores', metavar='FOLDER', help='Scores of `bags check --save`, as fields for --where.'),
+    ] = None,
     relink: Annotated[
         list[str] | None,
         option('--relink', metavar='OLD=NEW', help='New folder of the files that the source links to.'),
@@ -75,12 +79,17 @@ def edit(
 
     Example: bags edit episodes clean --drop 3,7 --drop-field mask --rename image=camera
 
+    With --scores, the condition may also test the scores of `bags check --save`, by their names.
+
+    Example: bags edit episodes clean --scores scores --where 'not state.gap_seconds > 1'
+
     --relink makes a dataset whose links lead to the new location of files, if sizes and samples match.
 
     Example: bags edit episodes clean --set 5:id=50 --where 'id != 3' --dry-run
     """
     import numpy as np
 
+    from bags.checks.scores import join_scores, open_scores
     from bags.display.values import open_to_show
 
     with open_to_show(source, trust_links=parse_trusted(trust_links)) as dataset:
@@ -89,9 +98,12 @@ def edit(
         if drop and set(drop.split(',')) <= dataset.spec.keys():
             raise UsageError(f'--drop: expected rows, as 3,7 or 10:20; --drop-field {drop} leaves out fields')
         dropped = parse_rows(drop, len(dataset)) if drop else ()
+        if scores is not None and not where:
+            raise UsageError('--scores needs --where CONDITION, which uses the scores')
         if where:
-            _check_condition(where, dataset)
-            kept = np.asarray(view.filter(where).indices)
+            tested = view if scores is None else join_scores(view, open_scores(dataset, scores))
+            _check_condition(where, tested)
+            kept = np.asarray(tested.filter(where).indices)
             view = view.select(kept[~np.isin(kept, dropped)])
         elif drop:
             view = view.drop(dropped)

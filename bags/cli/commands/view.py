@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
+import tempfile
 import urllib.parse
 from typing import TYPE_CHECKING, Annotated
 
@@ -33,6 +35,10 @@ def view(
     follow: Annotated[
         bool, typer.Option('--follow', help='Show episodes of a local dataset while they are recorded.')
     ] = False,
+    scores: Annotated[
+        str | None,
+        option('--scores', metavar='FOLDER', help='Also show the scores of `bags check --save`, as fields.'),
+    ] = None,
     trust_links: TrustLinks = None,
     json: Json = False,
 ) -> None:
@@ -40,14 +46,49 @@ def view(
 
     With `--export`, writes the page. It shows this dataset, or the dataset in its address: `?data=`.
 
+    With `--scores`, a temporary dataset is shown, which links to the records of this one.
+
     Example: bags view episodes
     """
+    if scores is not None and (follow or (export is not None and not with_data)):
+        raise UsageError('--scores: not with --follow, and with --export only with --with-data')
+    with contextlib.ExitStack() as stack:
+        shown, permitted = path, parse_trusted(trust_links)
+        if scores is not None:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix='bags-view-'))
+            shown, permitted = _with_scores(path, scores, folder, permitted), True
+        _view(path, shown, fragment, port, browser, export, with_data, follow, permitted, json)
+
+
+def _with_scores(path: str, scores: str, folder: str, trust_links: PermittedPaths) -> str:
+    """Saves a dataset with its scores below a folder, as links, and returns its path."""
+    import bags
+    from bags.checks.scores import join_scores, open_scores
+
+    target = os.path.join(folder, os.path.basename(path.rstrip('/')) or 'data')
+    with bags.open(path, raw=True, trust_links=trust_links) as dataset:
+        join_scores(dataset, open_scores(dataset, scores, raw=True)).save(target)
+    return target
+
+
+def _view(
+    path: str,
+    shown: str,
+    fragment: str,
+    port: int,
+    browser: bool,
+    export: str | None,
+    with_data: bool,
+    follow: bool,
+    trust_links: PermittedPaths,
+    json: bool,
+) -> None:
     if with_data and export is None:
         raise UsageError('--with-data needs --export FOLDER')
     if follow and export is not None:
         raise UsageError('--follow: a page that is exported cannot follow a dataset')
     if export is not None:
-        _export(path, export, parse_trusted(trust_links), with_data=with_data, json=json)
+        _export(shown, export, trust_links, with_data=with_data, json=json)
         return
     if fragment and not fragment.startswith('#'):
         raise UsageError(
@@ -57,7 +98,7 @@ def view(
 
     from bags.viewer.server import ViewServer
 
-    with ViewServer(path, port, follow=follow, trust_links=parse_trusted(trust_links)) as server:
+    with ViewServer(shown, port, follow=follow, trust_links=trust_links) as server:
         if json:
             print_json({'url': server.url + fragment, 'port': server.port}, indent=None)
         else:
