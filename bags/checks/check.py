@@ -82,6 +82,8 @@ def check(
     _expect_different_names(all_checks)
     if isinstance(dataset, Dataset):
         return _check(dataset, None, all_checks, own, only, skip, bounds, window, level, save, on, progress)
+    if not isinstance(dataset, str | os.PathLike):
+        raise TypeError(f'check: expected a dataset, or the path of one, got {dataset!r:.80}')
     path = os.fspath(dataset)
     try:
         opened = open_with_known_decoders(

@@ -255,6 +255,10 @@ class Field:
             sizes = Column(self, rows).lengths * self.dtype.itemsize * math.prod(self.shape)
             step = max(1, math.ceil(int(sizes.sum()) / SAMPLED_BYTES))
             rows = rows[::step]
+        return self.readable(rows)
+
+    def readable(self, rows: Int64s) -> Column:
+        """Returns the values in those of some datapoints that are not damaged."""
         column = Column(self, rows)
         try:
             _ = column.values

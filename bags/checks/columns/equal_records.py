@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from bags.bag.checksums import digest_function
 from bags.bag.records import StoredRecords
-from bags.checks.column import Column, Field
+from bags.checks.column import READ_ERRORS, Column, Field
 from bags.checks.definition import Check, Scores
 from bags.checks.usual import Array
 from bags.concurrency import MAX_OPEN_BAGS, FifoCache
@@ -60,8 +61,11 @@ def _equal(field: Field) -> Equal:
 def _parts(field: Field) -> Int64s:
     """Returns the number of the split of each datapoint, (n,)."""
     assert field.split is not None
-    column = field.dataset.column(field.split)
-    return np.unique(np.array([str(value) for value in column]), return_inverse=True)[1]
+    column = field.fields[field.split].readable(np.arange(len(field.dataset)))
+    names, parts = np.unique(np.array([str(value) for value in column.values]), return_inverse=True)
+    of_all = np.full(len(field.dataset), len(names))
+    of_all[column.rows] = parts
+    return of_all
 
 
 def _media_digests(field: Field) -> Digests:
@@ -89,8 +93,9 @@ def _media_digests(field: Field) -> Digests:
         for row, end, length in zip(rows.tolist(), ends.tolist(), counts.tolist(), strict=True):
             digests[row] = digest(sums[end - length : end].tobytes())
     for row in _to_read(field).tolist():
-        (value,) = dataset.read_records(np.array([row]), field.name)
-        digests[row] = digest(b''.join(value) if isinstance(value, list) else value)
+        with contextlib.suppress(*READ_ERRORS):
+            (value,) = dataset.read_records(np.array([row]), field.name)
+            digests[row] = digest(b''.join(value) if isinstance(value, list) else value)
     return digests
 
 
@@ -124,8 +129,9 @@ def _sequence_digests(field: Field) -> Digests:
         if field.type.sequence:
             rows = rows[Column(field, rows).lengths >= MIN_ITEMS]
         for part in np.array_split(rows, max(1, len(rows) // 256)) if len(rows) else ():
-            numbers = Column(field, part).numbers
-            for position, row in enumerate(part.tolist()):
+            column = field.readable(part)
+            numbers = column.numbers
+            for position, row in enumerate(column.rows.tolist()):
                 items = numbers.items[numbers.offsets[position] : numbers.offsets[position + 1]]
                 if _are_different(items):
                     digests[row] = digest(np.ascontiguousarray(items).view(np.uint8).data)

@@ -23,11 +23,12 @@ def _firsts(field: Field) -> Int64s:
     Where too many repeat, the field is no identifier, and all are -1.
     """
     count = len(field.dataset)
-    values = np.empty(count, np.int64)
+    values = np.arange(-count, 0)  # Of damaged keys: different from each other.
     for start in range(0, count, ROWS_AT_ONCE):
         rows = np.arange(start, min(start + ROWS_AT_ONCE, count))
-        column = field.dataset.batch(rows, field.name)[field.name]
-        values[rows] = column if isinstance(column, np.ndarray) else [hash(value) for value in column]
+        column = field.readable(rows)
+        keys = column.values
+        values[column.rows] = keys if isinstance(keys, np.ndarray) else [hash(key) for key in keys]
     order = np.argsort(values, kind='stable')
     if (values[order[1:]] != values[order[:-1]]).all():
         return np.full(count, -1)

@@ -1,0 +1,288 @@
+"""`bags.check`: what runs and is reported, also of damage, of checks that fail, and of many datapoints."""
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import bags
+from bags.types import Check, FieldScores, Scores
+
+SPEC = {'id': 'int(8)', 'state': 'array(float32,3)[]', 'time': 'float(8)[]', 'text': 'utf8'}
+METADATA = {'fields': {'state': {'times': 'time'}}}
+
+
+def rows(count=30, length=60):
+    rng = np.random.default_rng(0)
+    for number in range(count):
+        phase = np.linspace(0, 3, length)[:, None] + rng.random(3)
+        yield {
+            'id': number,
+            'state': (np.sin(phase) + rng.normal(0, 0.001, phase.shape)).astype(np.float32),
+            'time': np.arange(length) / 30,
+            'text': f'text {number}',
+        }
+
+
+def write(path, change=lambda number, row: row, **options):
+    with bags.DatasetWriter(path, SPEC, metadata=METADATA, **options) as writer:
+        for number, row in enumerate(rows()):
+            writer.append(change(number, row))
+    return path
+
+
+def with_gap(number, row):
+    if number in (4, 9):
+        row['time'][20:] += number
+    return row
+
+
+def with_nan(number, row):
+    if number == 7:
+        row['state'][30, 1] = np.nan
+    return with_gap(number, row)
+
+
+@pytest.fixture
+def dataset(tmp_path):
+    return write(tmp_path / 'data', with_nan)
+
+
+def names(found):
+    return [(finding.severity, finding.check, finding.field, finding.datapoints) for finding in found]
+
+
+def test_findings_have_their_place_and_the_commands_that_act_on_it(dataset):
+    found = bags.check(dataset)
+    assert names(found) == [
+        ('error', 'nan_values', 'state', (7,)),
+        ('warning', 'gap_seconds', 'state', (9, 4)),
+    ]
+    nan, gap = found
+    assert (nan.value, nan.bound, nan.count, nan.seconds) == (1, 0, 1, 1.0)
+    assert gap.value == pytest.approx(9)
+    assert gap.seconds == pytest.approx(20 / 30 + 9)
+    assert gap.show == f"bags view {dataset} '#view=datapoint&at=9&t=9.667'"
+    assert gap.leave_out == f'bags edit {dataset} clean --drop 4,9'
+    assert found.has('error')
+    assert found.datapoints == 30
+    assert found.fingerprint == bags.open(dataset).fingerprint
+    table = str(found).splitlines()
+    assert table[1].startswith('error     state  nan_values')
+    assert table[2].strip() == nan.show
+    assert 'datapoints' in repr(found)
+    assert json.loads(json.dumps(found.as_json()))['findings'][1]['datapoints'] == [9, 4]
+
+
+def test_a_dataset_without_mistakes_has_no_findings(tmp_path):
+    found = bags.check(write(tmp_path / 'data'))
+    assert names(found) == []
+    assert str(found) == 'no findings in 30 datapoints'
+
+
+def test_a_reader_and_a_view_are_checked_too(dataset):
+    with bags.open(dataset) as reader:
+        assert bags.check(reader)[0].show.endswith("'#view=datapoint&at=7&t=1.000'")
+        found = bags.check(reader.select([0, 7, 1]))
+        assert names(found) == [('error', 'nan_values', 'state', (1,))]
+        assert found[0].show == found[0].leave_out == ''  # No command can read a view.
+
+
+def test_only_skip_and_bounds_choose(dataset):
+    assert [each.check for each in bags.check(dataset, only=['gap_seconds'])] == ['gap_seconds']
+    assert [each.check for each in bags.check(dataset, skip=['state'])] == []
+    assert [each.check for each in bags.check(dataset, skip=['nan_values'])] == ['gap_seconds']
+    assert bags.check(dataset, only=['state', 'gap_seconds'], bounds={'gap_seconds': 5})[0].datapoints == (9,)
+    with pytest.raises(
+        ValueError, match=r"only: expected a check or a field, got 'gap_second'; did you mean"
+    ):
+        bags.check(dataset, only=['gap_second'])
+    with pytest.raises(ValueError, match='bounds: expected a check'):
+        bags.check(dataset, bounds={'state': 1})
+    with pytest.raises(TypeError, match='expected a dataset'):
+        bags.check(3)
+
+
+def test_windows_of_the_training(dataset):
+    assert 'window_missing_items' not in [each.check for each in bags.check(dataset, window=60)]
+    (finding,) = bags.check(dataset, window=100, only=['window_missing_items'])
+    assert (finding.value, finding.count, finding.leave_out) == (40, 30, '')
+
+
+def test_damage_is_one_finding_and_the_rest_is_checked(tmp_path):
+    dataset = write(tmp_path / 'data', with_nan, compression=['state'])
+    with open(dataset / 'state.bagz', 'r+b') as file:
+        file.seek(100)
+        file.write(b'\xff' * 40)
+    found = bags.check(dataset)
+    damage = [each for each in found if each.check == 'damaged_datapoints']
+    assert len(damage) == 1
+    assert damage[0].datapoints == (0,)
+    assert f'bags verify {dataset} --decode' in damage[0].detail
+    assert ('error', 'nan_values', 'state', (7,)) in names(found)
+
+
+def test_a_field_that_cannot_be_read_at_all_is_one_finding(tmp_path):
+    dataset = write(tmp_path / 'data')
+    os.truncate(dataset / 'state.bag', 8)
+    found = bags.check(dataset)
+    assert [each.check for each in found if each.severity == 'error'] == ['damaged_datapoints']
+
+
+def test_a_dataset_that_cannot_be_opened_is_a_finding(tmp_path):
+    dataset = write(tmp_path / 'data')
+    (dataset / 'spec.json').write_text('{')
+    found = bags.check(dataset)
+    assert [each.check for each in found] == ['damaged_datapoints']
+    with pytest.raises(FileNotFoundError):
+        bags.check(tmp_path / 'nothing')
+
+
+def test_an_unfinished_dataset_is_a_finding(tmp_path):
+    writer = bags.DatasetWriter(tmp_path / 'data', SPEC, metadata=METADATA)
+    for number, row in enumerate(rows()):
+        writer.append(with_nan(number, row), flush=True)
+    found = bags.check(tmp_path / 'data')
+    assert ('warning', 'unfinished_datasets', None, ()) in names(found)
+    assert ('error', 'nan_values', 'state', (7,)) in names(found)
+    writer.close()
+
+
+def test_a_field_without_a_decoder_is_checked_for_what_is_known(tmp_path):
+    encoders = {**bags.encoders, 'mine': lambda value: value}
+    spec = {'id': 'int(8)', 'other': 'mine?'}
+    with bags.DatasetWriter(tmp_path / 'data', spec, encoders) as writer:
+        for number in range(30):
+            writer.append({'id': number, 'other': None if number == 3 else b'x'})
+    assert ('warning', 'missing_values', 'other', (3,)) in names(bags.check(tmp_path / 'data'))
+
+
+def test_many_findings_of_one_kind_are_one(tmp_path):
+    bags.from_numpy({'label': np.full(100_000, 7)}, tmp_path / 'data')
+    bags.set_metadata(tmp_path / 'data', {'fields': {'label': {'classes': ['a', 'b']}}})
+    (finding,) = bags.check(tmp_path / 'data', only=['unknown_labels'])
+    assert finding.count == 100_000
+    assert len(finding.datapoints) == 100
+    assert finding.rows_text == '0, 1, 2 and 99,997 others'
+
+
+# Checks of one's own.
+
+
+def at_most(name='largest_value', bound=1.2, **options):
+    return Check(
+        name=name, severity='warning', bound=bound, reason='r', bound_source='s',
+        applies=lambda field: field.name == 'state',
+        scores=lambda column: column.numbers.reduce(np.maximum, column.numbers.items.max(1), np.nan),
+        **options,
+    )  # fmt: skip
+
+
+def test_own_checks_run_beside_the_others(dataset):
+    check = at_most(bound=0.5, detail='reaches {value:.1f}, above {bound}')
+    (finding,) = bags.check(dataset, checks=[check], only=['largest_value'])
+    assert finding.detail == 'reaches 1.0, above 0.5'
+    assert finding.count == 29  # NaN is no score.
+
+
+def test_own_checks_of_a_file(dataset, tmp_path):
+    path = tmp_path / 'mine.py'
+    path.write_text(
+        'from bags.types import Check, Scores\n'
+        "ids = Check(name='id_number', severity='error', bound=27, reason='r', bound_source='s',\n"
+        "            applies=lambda field: field.name == 'id', scores=lambda column: column.values)\n"
+    )
+    (finding,) = bags.check(dataset, checks=[path], only=['id_number'])
+    assert finding.datapoints == (29, 28)
+    with pytest.raises(FileNotFoundError):
+        bags.check(dataset, checks=[tmp_path / 'missing.py'])
+    with pytest.raises(ValueError, match=r'expected a \.py file or an installed check'):
+        bags.check(dataset, checks=['missing'])
+    path.write_text('')
+    with pytest.raises(ValueError, match='expected a file that defines'):
+        bags.check(dataset, checks=[path])
+
+
+def test_a_check_that_raises_is_a_finding_and_the_others_continue(dataset):
+    def fail(_):
+        raise RuntimeError('no idea')
+
+    broken = [
+        Check(
+            name=f'{what}_count', severity='info', bound=0, reason='r', bound_source='s',
+            applies=fail if what == 'applies' else lambda field: field.name == 'state',
+            **{'of_field' if what == 'field' else 'scores': fail},
+        )
+        for what in ('applies', 'scores', 'field')
+    ]  # fmt: skip
+    found = bags.check(dataset, checks=broken)
+    details = {each.detail for each in found if each.check == 'failed_checks'}
+    assert 'the check scores_count raised RuntimeError: no idea' in details
+    assert len(details) == 3
+    assert ('error', 'nan_values', 'state', (7,)) in names(found)
+    wrong = Check(
+        name='wrong_shape', severity='info', bound=0, reason='r', bound_source='s',
+        applies=lambda field: field.name == 'state', scores=lambda column: np.zeros(3),
+    )  # fmt: skip
+    (finding,) = bags.check(dataset, checks=[wrong], only=['wrong_shape'])
+    assert 'expected 30 scores, got shape (3,)' in finding.detail
+
+
+def test_checks_are_validated():
+    with pytest.raises(ValueError, match='ends with its unit'):
+        at_most('Largest')
+    with pytest.raises(ValueError, match='expected one of scores and of_field'):
+        at_most(of_field=lambda field: FieldScores(np.zeros(1)))
+    with pytest.raises(ValueError, match='expected a severity'):
+        at_most(level='pixels')
+
+
+def test_names_of_checks_are_different(dataset):
+    with pytest.raises(ValueError, match="two checks 'gap_seconds'"):
+        bags.check(dataset, checks=[at_most('gap_seconds')])
+
+
+def test_a_reason_to_skip_is_listed(dataset):
+    check = Check(
+        name='sound_level', severity='info', bound=0, reason='r', bound_source='s',
+        applies=lambda field: 'no sound here' if field.name == 'text' else False,
+        scores=lambda column: Scores(np.zeros(len(column))),
+    )  # fmt: skip
+    assert bags.check(dataset, checks=[check]).skipped == [('sound_level', 'text', 'no sound here')]
+
+
+# Scores.
+
+
+def test_scores_are_a_dataset_of_their_own(dataset, tmp_path):
+    before = {file.name: file.stat().st_mtime_ns for file in dataset.iterdir()}
+    bags.check(dataset, save=tmp_path / 'scores', on='id')
+    scores = bags.open(tmp_path / 'scores')
+    assert scores.column('row').tolist() == scores.column('id').tolist() == list(range(30))
+    assert scores.column('state.gap_seconds')[[3, 4, 9]] == pytest.approx([0, 4, 9])
+    checked = scores.metadata['checked']
+    assert checked['fingerprint'] == bags.open(dataset).fingerprint
+    assert [each['check'] for each in checked['findings']] == ['nan_values', 'gap_seconds']
+    joined = bags.join([dataset, scores], on='id')
+    assert len(joined.filter('state.gap_seconds > 1 or state.nan_values > 0')) == 3
+    assert {file.name: file.stat().st_mtime_ns for file in dataset.iterdir()} == before
+    with pytest.raises(FileExistsError):
+        bags.check(dataset, save=tmp_path / 'scores')
+    with pytest.raises(TypeError, match='expected utf8, bytes, int or uint'):
+        bags.check(dataset, save=tmp_path / 'other', on='state')
+
+
+def test_scores_of_a_dataset_that_changed_are_refused(dataset, tmp_path):
+    from bags.checks.scores import open_scores
+
+    bags.check(dataset, save=tmp_path / 'scores')
+    with bags.open(dataset) as reader:
+        assert 'state.gap_seconds' in open_scores(reader, tmp_path / 'scores').schema
+    shutil.rmtree(dataset)
+    with bags.open(write(dataset)) as reader:
+        with pytest.raises(ValueError, match='check again'):
+            open_scores(reader, tmp_path / 'scores')
+        with pytest.raises(ValueError, match='expected scores that'):
+            open_scores(reader, dataset)
