@@ -8,7 +8,6 @@ from bags.checks.columns import (
     constant_dimensions,
     equal_records,
     falling_clock,
-    frozen,
     gaps,
     idle,
     jitter,
@@ -26,10 +25,13 @@ from bags.checks.columns import (
     stated_values,
     still_dimensions,
     stream_drift,
+    stuck,
     texts,
     ties,
 )
+from bags.checks.decoded import black_frames, frozen_frames, near_equal, sound_levels, unlike_pictures
 from bags.checks.definition import Check
+from bags.checks.headers import durations, formats, sizes, unreadable
 
 BUILT_IN: tuple[Check, ...] = (
     *ties.CHECKS,
@@ -44,7 +46,7 @@ BUILT_IN: tuple[Check, ...] = (
     *nan_values.CHECKS,
     *outliers.CHECKS,
     *jumps.CHECKS,
-    *frozen.CHECKS,
+    *stuck.CHECKS,
     *still_dimensions.CHECKS,
     *constant_dimensions.CHECKS,
     *saturated.CHECKS,
@@ -57,4 +59,13 @@ BUILT_IN: tuple[Check, ...] = (
     *shapes.CHECKS,
     *shift.CHECKS,
     *balance.CHECKS,
+    *unreadable.CHECKS,
+    *sizes.CHECKS,
+    *formats.CHECKS,
+    *durations.CHECKS,
+    *black_frames.CHECKS,
+    *frozen_frames.CHECKS,
+    *unlike_pictures.CHECKS,
+    *near_equal.CHECKS,
+    *sound_levels.CHECKS,
 )

@@ -153,6 +153,16 @@ class Field:
         return self.type.format in (*IMAGE_FORMATS, *VIDEO_FORMATS, *AUDIO_FORMATS)
 
     @property
+    def is_sound(self) -> bool:
+        """Whether values are files of sound."""
+        return self.type.format in AUDIO_FORMATS
+
+    @property
+    def is_video(self) -> bool:
+        """Whether values are files of video."""
+        return self.type.format in VIDEO_FORMATS
+
+    @property
     def is_image(self) -> bool:
         """Whether values are images, also as arrays of pixels."""
         return are_pictures(self.type.format, self.type.args)
@@ -299,6 +309,7 @@ class Column:
 
     def __init__(self, field: Field, rows: Int64s) -> None:
         self.field = field
+        self._known: dict[Any, Any] = {}
         self.rows = rows
         """The indices of the datapoints, shape (n,)."""
 
@@ -378,6 +389,12 @@ class Column:
         """The times that are checked with a field that has a `clock`, in seconds, items (items, 1)."""
         assert self.field.clock is not None
         return self.other(self.field.clock).seconds
+
+    def once(self, function: Callable[[Column], Result]) -> Result:
+        """Returns the result of a function of this column, which is computed once."""
+        if function not in self._known:
+            self._known[function] = function(self)
+        return self._known[function]  # type: ignore[no-any-return]
 
     def other(self, name: str) -> Column:
         """Returns the values of another field in the same datapoints."""

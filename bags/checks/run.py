@@ -292,6 +292,11 @@ def seconds_of(field: Field, row: int, item: int) -> float | None:
     if field.rate is not None:
         start = field.facts.get('start', 0)
         return (float(start) if isinstance(start, int | float) else 0.0) + item / field.rate
+    if field.is_video:
+        try:
+            return float(field.dataset.stream(row, field.name).times[item])
+        except (*READ_ERRORS, ValueError, IndexError, TypeError):
+            return None
     times = None
     column = Column(field, np.array([row]))
     if field.times is not None:

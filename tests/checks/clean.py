@@ -572,6 +572,55 @@ def weather_station(path):
 
 
 @clean
+def camera_that_moves(path):
+    """A hand camera: pictures cut from photographs along a path, with the noise of a sensor."""
+    rng = generator('hand')
+    photos = [bags.decoders['jpeg'](photo.read_bytes()) for photo in PHOTOS]
+    photos = [photo for photo in photos if min(photo.shape[:2]) > 200 and photo.ndim == 3]
+
+    def rows():
+        for number in range(12):
+            photo = photos[number % 3]
+            top, left = rng.integers(0, 40, 2)
+            frames = [photo[top + 2 * k : top + 2 * k + 96, left + k : left + k + 128] for k in range(40)]
+            noise = rng.normal(0, 3, (40, 96, 128, 1))
+            yield {
+                'hand': list((np.stack(frames) + noise).clip(0, 255).astype(np.uint8)),
+                'mic': (rng.normal(0, 0.05, 16000).clip(-1, 1).astype(np.float32) * 32767).astype(np.int16),
+                'state': path_between(rng, 40, 3),
+            }
+
+    def with_rate(row):
+        return {**row, 'mic': (row['mic'], 12000)}
+
+    spec = {'hand': 'jpeg(90)[]', 'mic': 'flac', 'state': 'array(float32,3)[]'}
+    facts = {'hand': {'rate': 30}, 'state': {'rate': 30}}
+    write(path, spec, map(with_rate, rows()), facts)
+
+
+@clean
+def video_that_moves(path):
+    """The same as a video of its own in each datapoint, beside a state for each frame."""
+    rng = generator('film')
+    photos = [bags.decoders['jpeg'](photo.read_bytes()) for photo in PHOTOS]
+    photos = [photo for photo in photos if min(photo.shape[:2]) > 200 and photo.ndim == 3]
+
+    def rows():
+        for number in range(10):
+            count = int(rng.integers(45, 60))
+            top, left = rng.integers(0, 20, 2)
+            frames = [
+                photos[number % 3][top + k : top + k + 96, left + k : left + k + 128] for k in range(count)
+            ]
+            noise = rng.normal(0, 3, (count, 96, 128, 1))
+            frames = (np.stack(frames) + noise).clip(0, 255).astype(np.uint8)
+            yield {'front': frames, 'state': path_between(rng, count, 3)}
+
+    facts = {'front': {'rate': 30}, 'state': {'rate': 30}}
+    write(path, {'front': 'mp4(30)', 'state': 'array(float32,3)[]'}, rows(), facts)
+
+
+@clean
 def empty(path):
     write(path, {'id': 'int(8)', 'state': 'array(float32,2)[]'}, [])
 

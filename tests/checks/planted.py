@@ -217,7 +217,7 @@ def jump(data, size):
     return [5]
 
 
-@planted('arm_with_binary_gripper', 'frozen_seconds', 'state', 0.8, 2.0)
+@planted('arm_with_binary_gripper', 'stuck_seconds', 'state', 0.8, 2.0)
 def frozen_state(data, seconds):
     row = data['rows'][12]
     count = round(seconds * 30)
@@ -225,14 +225,14 @@ def frozen_state(data, seconds):
     return [12]
 
 
-@planted('arm_with_rate_only', 'frozen_seconds', 'state', 0.8, 2.0)
+@planted('arm_with_rate_only', 'stuck_seconds', 'state', 0.8, 2.0)
 def frozen_state_at_a_rate(data, seconds):
     row = data['rows'][12]
     row['state'][15 : 15 + round(seconds * 30)] = row['state'][15]
     return [12]
 
 
-@planted('rewards_at_the_end', 'frozen_items', 'observation', 20, 25)
+@planted('rewards_at_the_end', 'stuck_items', 'observation', 20, 25)
 def frozen_observation(data, count):
     long = next(number for number, row in enumerate(data['rows']) if len(row['observation']) > 60)
     row = data['rows'][long]
@@ -429,3 +429,148 @@ def equal_document(data, _):
 def equal_recording(data, _):
     data['rows'][2]['sound'] = data['rows'][0]['sound']
     return [2]
+
+
+# Headers of media, and decoded media.
+
+
+def decoded(image):
+    return bags.decoders['jpeg'](image).copy()
+
+
+def encoded(image):
+    return bytes(bags.encoders['jpeg'](image, '90'))
+
+
+@planted('camera_that_moves', 'other_sizes', 'hand', 1, 40, headers=True)
+def frame_of_another_size(data, count):
+    row = data['rows'][5]
+    row['hand'] = [encoded(decoded(image)[::2, ::2]) for image in row['hand'][:count]] + row['hand'][count:]
+    return [5]
+
+
+@planted('camera_that_moves', 'other_modes', 'hand', 1, 40, headers=True)
+def grey_frame(data, count):
+    row = data['rows'][5]
+    row['hand'] = [encoded(decoded(image)[:, :, :1]) for image in row['hand'][:count]] + row['hand'][count:]
+    return [5]
+
+
+@planted('camera_that_moves', 'aspect_ratio', 'hand', 8, headers=True)
+def strip(data, factor):
+    row = data['rows'][5]
+    row['hand'][3] = encoded(np.zeros((16, 16 * factor, 3), np.uint8))
+    return [5]
+
+
+@planted('camera_that_moves', 'other_recordings', 'mic', 8000, 48000, headers=True)
+def recording_at_another_rate(data, rate):
+    samples, _ = bags.decoders['flac'](data['rows'][7]['mic'])
+    data['rows'][7]['mic'] = samples, rate
+    return [7]
+
+
+@planted('camera_that_moves', 'duration_seconds', 'mic', 0.1, 0.5, headers=True)
+def recording_that_was_cut(data, seconds):
+    samples, rate = bags.decoders['flac'](data['rows'][7]['mic'])
+    data['rows'][7]['mic'] = samples[: round(seconds * rate)], rate
+    return [7]
+
+
+@planted('video_that_moves', 'unequal_frames', 'front', 1, 20, headers=True)
+def video_unlike_states(data, count):
+    data['rows'][4]['state'] = data['rows'][4]['state'][:-count]
+    return [4]
+
+
+@planted('video_that_moves', 'frame_rate_share', 'front', 25, 60, headers=True)
+def video_beside_another_rate(data, rate):
+    data['metadata']['fields']['front']['rate'] = rate
+    return range(len(data['rows']))
+
+
+def change_frames(data, number, change):
+    """Decodes a video, changes its frames, and encodes it again."""
+    row = data['rows'][number]
+    row['front'] = change(bags.decoders['mp4'](row['front']).copy())
+
+
+@planted('video_that_moves', 'frozen_seconds', 'front', 1.2, 1.4, decode=True)
+def frozen_camera(data, seconds):
+    def freeze(frames):
+        frames[3 : 4 + round(seconds * 30)] = frames[3]
+        return frames
+
+    change_frames(data, 6, freeze)
+    return [6]
+
+
+@planted('camera_that_moves', 'frozen_seconds', 'hand', 1.1, 1.2, decode=True)
+def frozen_hand(data, seconds):
+    row = data['rows'][2]
+    count = round(seconds * 30)
+    row['hand'][2 : 2 + count + 1] = [row['hand'][2]] * (count + 1)
+    return [2]
+
+
+@planted('video_that_moves', 'repeated_share', 'front', 2, 5, decode=True)
+def frames_that_repeat(data, every):
+    def repeat(frames):
+        frames[1::every] = frames[: len(frames) - 1 : every][: len(frames[1::every])]
+        return frames
+
+    change_frames(data, 3, repeat)
+    return [3]
+
+
+@planted('video_that_moves', 'black_share', 'front', 0.1, 1.0, decode=True)
+def covered_lens(data, share):
+    def cover(frames):
+        frames[: round(share * len(frames))] = 0
+        return frames
+
+    change_frames(data, 3, cover)
+    return [3]
+
+
+@planted('camera_that_moves', 'white_share', 'hand', 0.1, 1.0, decode=True)
+def overexposed_camera(data, share):
+    images = data['rows'][3]['hand']
+    white = encoded(np.full((96, 128, 3), 255, np.uint8))
+    data['rows'][3]['hand'] = [white if k < share * len(images) else image for k, image in enumerate(images)]
+    return [3]
+
+
+@planted('camera_that_moves', 'sharpness_level', 'hand', 11, 25, decode=True)
+def blurred_camera(data, size):
+    kernel = np.ones(size) / size
+
+    def blur(image):
+        for axis in (0, 1):
+            image = np.apply_along_axis(np.convolve, axis, image, kernel, 'same')
+        return image.astype(np.uint8)
+
+    data['rows'][3]['hand'] = [encoded(blur(decoded(image))) for image in data['rows'][3]['hand']]
+    return [3]
+
+
+@planted('camera_that_moves', 'clipped_share', 'mic', 30, 100, decode=True)
+def clipped_sound(data, gain):
+    samples, rate = bags.decoders['flac'](data['rows'][3]['mic'])
+    loud = (samples.astype(np.int64) * gain).clip(-32768, 32767).astype(np.int16)
+    data['rows'][3]['mic'] = loud, rate
+    return [3]
+
+
+@planted('camera_that_moves', 'silent_share', 'mic', 0, 5, decode=True)
+def silent_sound(data, level):
+    samples, rate = bags.decoders['flac'](data['rows'][3]['mic'])
+    data['rows'][3]['mic'] = np.full_like(samples, level), rate
+    return [3]
+
+
+@planted('photographs', 'similar_images', 'image', 95, 50, decode=True)
+def photograph_encoded_again(data, quality):
+    image = bags.decoders['jpeg'](data['rows'][2]['image'])
+    data['rows'][6]['image'] = bytes(bags.encoders['jpeg'](image[::2, ::2], str(quality)))
+    return [6]

@@ -28,7 +28,7 @@ def clean(tmp_path_factory):
 
 @pytest.mark.parametrize('name', CLEAN)
 def test_clean_datasets_have_no_error_and_at_most_one_warning(clean, name):
-    found = bags.check(clean(name))
+    found = bags.check(clean(name), decode=True)
     serious = [finding for finding in found if finding.severity != 'info']
     assert not found.has('error'), found
     assert len(serious) <= 1, found

@@ -36,7 +36,8 @@ class Equal(NamedTuple):
     """The first one in another split, (n,)."""
 
 
-def _equal(field: Field) -> Equal:
+def equal_of(field: Field) -> Equal:
+    """Returns the equal values of a field."""
     digests = _media_digests(field) if field.is_media else _sequence_digests(field)
     count = len(digests)
     first, elsewhere = np.full(count, -1), np.full(count, -1)
@@ -156,13 +157,13 @@ def _applies(field: Field) -> bool | str:
 
 
 def _scores(column: Column) -> Scores:
-    equal = column.field.once(_equal)
+    equal = column.field.once(equal_of)
     first = np.where(equal.first_elsewhere[column.rows] >= 0, -1, equal.first[column.rows])
     return Scores(first >= 0, None, first)
 
 
 def _across(column: Column) -> Scores:
-    elsewhere = column.field.once(_equal).first_elsewhere[column.rows]
+    elsewhere = column.field.once(equal_of).first_elsewhere[column.rows]
     return Scores(elsewhere >= 0, None, elsewhere)
 
 

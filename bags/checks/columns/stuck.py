@@ -49,7 +49,7 @@ REASON = 'A sensor or its driver stopped, and the recorder stored the last value
 
 CHECKS = (
     Check(
-        name='frozen_seconds',
+        name='stuck_seconds',
         severity='warning',
         bound=0.5,
         reason=REASON,
@@ -60,7 +60,7 @@ CHECKS = (
         detail='seconds of exactly the same numbers',
     ),
     Check(
-        name='frozen_items',
+        name='stuck_items',
         severity='warning',
         bound=15,
         reason=REASON,

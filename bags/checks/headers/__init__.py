@@ -1,0 +1,1 @@
+"""Checks of the headers of media: sizes, rates, durations and frames."""
