@@ -115,6 +115,20 @@ class Extent:
 class Field:
     """A field of the dataset that is checked, and what is known of it.
 
+    Examples:
+        >>> from bags.types import Check, FieldScores
+        >>> wide = Check(
+        ...     name='large_dimensions',
+        ...     severity='info',
+        ...     bound=0,
+        ...     reason='r',
+        ...     bound_source='s',
+        ...     applies=lambda field: field.dtype == np.float32 and field.has_items,
+        ...     of_field=lambda field: FieldScores(field.extent.high > 12),
+        ... )
+        >>> bags.check(dataset, checks=[wide], only=['large_dimensions'])[0].detail
+        'state[0], state[1]: 1'
+
     Args:
         dataset, name: The field.
         fields: All fields by name, this one included.
@@ -305,7 +319,22 @@ class Field:
 
 
 class Column:
-    """The values of a field in some datapoints."""
+    """The values of a field in some datapoints.
+
+    Examples:
+        >>> from bags.types import Check
+        >>> steps = Check(
+        ...     name='largest_step',
+        ...     severity='info',
+        ...     bound=5,
+        ...     reason='r',
+        ...     bound_source='s',
+        ...     applies=lambda field: field.name == 'label',
+        ...     scores=lambda column: np.abs(column.values * 6),
+        ... )
+        >>> bags.check(dataset, checks=[steps], only=['largest_step'])[0].datapoints
+        (1, 3, 5, 7)
+    """
 
     def __init__(self, field: Field, rows: Int64s) -> None:
         self.field = field

@@ -24,7 +24,14 @@ Float64s = npt.NDArray[np.float64]
 
 
 class Scores(NamedTuple):
-    """The scores of n datapoints."""
+    """The scores of n datapoints.
+
+    Examples:
+        >>> from bags.types import Scores
+        >>> scores = Scores(np.array([0.0, 2.5]), items=np.array([-1, 40]))
+        >>> scores.values.tolist(), scores.items.tolist(), scores.others
+        ([0.0, 2.5], [-1, 40], None)
+    """
 
     values: npt.NDArray[Any]
     """Numbers, shape (n,); NaN where a datapoint has no score."""
@@ -35,7 +42,13 @@ class Scores(NamedTuple):
 
 
 class FieldScores(NamedTuple):
-    """The scores of a field as a whole, one for each dimension, or a single one."""
+    """The scores of a field as a whole, one for each dimension, or a single one.
+
+    Examples:
+        >>> from bags.types import FieldScores
+        >>> FieldScores(np.array([0.1, 0.7]), 'share of items at the highest value').detail
+        'share of items at the highest value'
+    """
 
     values: npt.NDArray[Any]
     """Numbers, shape (d,); NaN where a dimension has no score."""
@@ -58,6 +71,8 @@ class Check:
         ...     applies=lambda field: field.name == 'sound',
         ...     scores=lambda column: np.array([np.abs(value).max() for value in column.values]),
         ... )
+        >>> len(bags.check(dataset, checks=[loud], only=['loudest_level']))
+        0
     """
 
     name: str

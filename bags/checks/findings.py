@@ -69,7 +69,12 @@ class Finding:
 
 
 class SkippedCheck(NamedTuple):
-    """A check that could not run."""
+    """A check that could not run.
+
+    Examples:
+        >>> [skipped.reason for skipped in bags.check('episodes').skipped]
+        []
+    """
 
     check: str
     field: str

@@ -289,12 +289,13 @@ class _FieldRun:
 
 def seconds_of(field: Field, row: int, item: int) -> float | None:
     """Returns the time of an item on the clock of its datapoint; None if it has no time."""
-    if field.rate is not None:
+    if field.rate is not None and not field.is_sound:
         start = field.facts.get('start', 0)
         return (float(start) if isinstance(start, int | float) else 0.0) + item / field.rate
-    if field.is_video:
+    if field.is_video or field.is_sound:
         try:
-            return float(field.dataset.stream(row, field.name).times[item])
+            stream = field.dataset.stream(row, field.name)
+            return stream.start + item / stream.rate if field.is_sound else float(stream.times[item])
         except (*READ_ERRORS, ValueError, IndexError, TypeError):
             return None
     times = None

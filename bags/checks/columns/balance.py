@@ -23,7 +23,8 @@ def _ratio(field: Field) -> FieldScores:
 
 def _applies(field: Field) -> bool:
     is_label = field.dtype is not None and (field.dtype.kind == 'b' or 'classes' in field.facts)
-    return (is_label or field.is_text) and not field.has_items and not field.shape
+    is_class = (is_label or field.is_text) and not field.has_items and not field.shape
+    return is_class and field.name != field.split
 
 
 CHECKS = (

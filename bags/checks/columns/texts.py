@@ -44,7 +44,7 @@ def _repeated(field: Field) -> FieldScores:
 
 
 def _plain(field: Field) -> bool:
-    return field.is_text and not field.type.sequence
+    return field.is_text and not field.type.sequence and field.name != field.split
 
 
 CHECKS = (

@@ -38,8 +38,8 @@ def _tied_to(field: Field) -> str | None:
     for other in field.fields.values():
         if other is field:
             return None
-        if not other.has_items or other.times == field.name or field.times == other.name:
-            continue
+        if not other.has_items or field.name == other.times or field.times in (other.name, other.times or ''):
+            continue  # Their lengths are compared with the times.
         if not _are_clips(other):
             are_equal = lengths == field.sample.other(other.name).lengths
             if are_equal.mean() >= MIN_TIED_SHARE:

@@ -39,8 +39,8 @@ def _levels(column: Column) -> tuple[Array, Array, Array]:
 
 
 def _clipped(column: Column) -> Scores:
-    clipped, _, _ = column.once(_levels)
-    return Scores(clipped)
+    clipped, _, first = column.once(_levels)
+    return Scores(clipped, first)
 
 
 CHECKS = (
