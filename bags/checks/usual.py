@@ -14,6 +14,8 @@ MIN_DISTINCT = 20
 that is open or closed."""
 ACTIONS = ('action', 'actions')
 STATES = ('state', 'qpos', 'joints', 'joint_positions', 'joint_state', 'proprio')
+MAX_STILL_SHARE = 0.05
+"""Share of the steps without a change, up to which a dimension has noise: a few datapoints may be stuck."""
 MIN_ITEMS = 32
 """Number of sampled items below which nothing is called usual."""
 SAME_INTERVAL = 0.5
@@ -33,6 +35,8 @@ class UsualNumbers(NamedTuple):
     """A large usual step from item to item: the quantile 0.9 of the steps other than 0. NaN without steps."""
     are_measured: npt.NDArray[np.bool_]
     """Whether a dimension has more than `MIN_DISTINCT` different values."""
+    have_noise: npt.NDArray[np.bool_]
+    """Whether a dimension has another number in nearly every item, because of noise."""
 
     @property
     def range(self) -> Array:
@@ -48,21 +52,22 @@ def usual_numbers(field: Field) -> UsualNumbers:
     width = items.shape[1]
     nothing = np.full(width, np.nan)
     if len(items) < MIN_ITEMS:
-        return UsualNumbers(nothing, nothing, nothing, nothing, np.zeros(width, bool))
+        return UsualNumbers(nothing, nothing, nothing, nothing, np.zeros(width, bool), np.zeros(width, bool))
     steps, _ = numbers.steps()
     low, high, median, step = (nothing.copy() for _ in range(4))
-    are_measured = np.zeros(width, bool)
+    are_measured, have_noise = np.zeros(width, bool), np.zeros(width, bool)
     for number in range(width):
         finite = items[np.isfinite(items[:, number]), number]
         if len(finite) < MIN_ITEMS:
             continue
         low[number], median[number], high[number] = np.quantile(finite, [0.005, 0.5, 0.995])
         are_measured[number] = len(np.unique(finite[:: max(1, len(finite) >> 14)])) > MIN_DISTINCT
+        have_noise[number] = len(steps) >= MIN_ITEMS and (steps[:, number] == 0).mean() <= MAX_STILL_SHARE
         moved = np.abs(steps[:, number])
         moved = moved[np.isfinite(moved) & (moved > 0)]
         if len(moved) >= MIN_ITEMS:
             step[number] = np.quantile(moved, 0.9)
-    return UsualNumbers(low, high, median, step, are_measured)
+    return UsualNumbers(low, high, median, step, are_measured, have_noise)
 
 
 class UsualClock(NamedTuple):

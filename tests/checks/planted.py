@@ -266,6 +266,21 @@ def saturated_sensor(data, share):
         row['state'][:, 2] = row['state'][:, 2].clip(None, limit)
 
 
+@planted('arm_with_binary_gripper', 'stuck_seconds', 'state', 0.7, 2.0)
+def stuck_joint(data, seconds):
+    row = data['rows'][12]
+    count = round(seconds * 30)
+    row['state'][15 : 15 + count, 3] = row['state'][15, 3]
+    return [12]
+
+
+@planted('arm_with_binary_gripper', 'stuck_seconds', 'state', 0.3, 0.6)
+def saturated_joint_of_an_episode(data, share):
+    joint = data['rows'][12]['state'][:, 3]
+    joint[:] = joint.clip(None, np.quantile(joint, 1 - share))
+    return [12]
+
+
 @planted('arm_with_binary_gripper', 'idle_start_share', 'state', 0.3, 0.6)
 def idle_start(data, share):
     row = data['rows'][5]
@@ -341,12 +356,13 @@ def blank_caption(data, text):
     return [4]
 
 
-@planted('chat', 'misdecoded_texts', 'prompt', 'utf8', 'cp1252', 'replaced')
+@planted('chat', 'misdecoded_texts', 'prompt', 'utf8', 'cp1252', 'replaced', 'russian')
 def misdecoded_text(data, how):
     text = 'Grüße aus Köln – „schön“'
     wrong = {
         'utf8': text.encode().decode('latin-1'),
         'cp1252': 'déjà vu'.encode().decode('cp1252'),
+        'russian': 'привет'.encode().decode('cp1252', 'replace'),
         'replaced': text.encode('latin-1', 'replace').decode('utf-8', 'replace'),
     }[how]
     data['rows'][31]['prompt'] = wrong

@@ -8,7 +8,7 @@ from bags.checks.column import Column, Field
 from bags.checks.definition import Check, Scores
 from bags.checks.usual import usual_numbers
 
-MIN_RANGE_SHARE = 0.2
+MIN_RANGE_SHARE = 0.1
 """Share of the range of the inner 99% above which a step can be a jump."""
 
 

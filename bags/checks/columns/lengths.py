@@ -9,6 +9,8 @@ from bags.checks.definition import Check, Float64s
 from bags.checks.usual import Array
 
 MIN_DATAPOINTS = 10
+LONG_WEIGHT = 0.7
+"""Weight of a length above the median: the lengths of documents and recordings have a long tail."""
 MIN_DEVIATION = 0.1
 """Smallest deviation of the logarithm of lengths: lengths that differ by 10% are alike."""
 
@@ -23,9 +25,9 @@ def deviations(lengths: Float64s) -> Float64s:
     logs = np.log(np.where(lengths > 0, lengths, np.nan))
     if np.isfinite(logs).sum() < MIN_DATAPOINTS:
         return np.full(len(lengths), np.nan)
-    distance = np.abs(logs - np.nanmedian(logs))
-    spread = max(1.4826 * float(np.nanmedian(distance)), MIN_DEVIATION)
-    return distance / spread  # type: ignore[no-any-return]
+    distance = logs - np.nanmedian(logs)
+    spread = max(1.4826 * float(np.nanmedian(np.abs(distance))), MIN_DEVIATION)
+    return np.where(distance > 0, LONG_WEIGHT * distance, -distance) / spread  # type: ignore[no-any-return]
 
 
 def _is_stream(field: Field) -> bool:
@@ -36,9 +38,9 @@ CHECKS = (
     Check(
         name='length_items',
         severity='warning',
-        bound=7,
+        bound=5,
         reason='An episode of a few items is a mistake of the operator, and a very long one was not stopped.',
-        bound_source='robust deviations of the logarithm: of 10,000 documents, lengths of none are 7 away',
+        bound_source='robust deviations of the logarithm; a longer one counts 0.7 times, as tails are long',
         applies=_is_stream,
         scores=_lengths,
         compare=deviations,

@@ -1,12 +1,15 @@
-"""Frozen numbers: a measured quantity keeps exactly one value for a while, between others."""
+"""Stuck numbers: a measured quantity keeps exactly one value for a while."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from bags.checks.column import Column, Field
+from bags.checks.column import Column, Field, Numbers
 from bags.checks.definition import Check, Scores
-from bags.checks.usual import interval_of, usual_numbers
+from bags.checks.usual import Array, interval_of, usual_numbers
+from bags.indexing import Int64s
 
 
 def _is_measured(field: Field) -> bool:
@@ -16,28 +19,50 @@ def _is_measured(field: Field) -> bool:
 
 
 def _longest_runs(column: Column) -> Scores:
-    """Returns the number of repeats of the longest run of equal items that is neither first nor last."""
+    """Returns the number of repeats in the longest run of equal items.
+
+    All measured dimensions together, where the run is neither first nor last; and each dimension that has
+    other numbers from item to item elsewhere, because it has noise, by itself.
+    """
     numbers, usual = column.numbers, column.field.once(usual_numbers)
     runs, items = np.zeros(len(column)), np.full(len(column), -1)
     runs[numbers.counts < 2] = np.nan
     if len(numbers.items) < 2:
         return Scores(runs, items)
-    owners = numbers.owners
-    measured = numbers.items[:, usual.are_measured]
+    # Commands at their limits are equal for a while, and no sensor stopped.
+    _add_runs(runs, items, numbers, usual.are_measured, (usual.low, usual.high))
+    for number in np.flatnonzero(usual.have_noise & usual.are_measured).tolist():
+        _add_runs(runs, items, numbers, [number], None)
+    return Scores(runs, items)
+
+
+def _add_runs(
+    runs: Array, items: Int64s, numbers: Numbers, chosen: Any, limits: tuple[Array, Array] | None
+) -> None:
+    """Adds the longest runs of equal numbers in some dimensions: their length, and their first item.
+
+    Args:
+        runs, items: The longest runs so far.
+        numbers, chosen: The numbers, and the dimensions.
+        limits: The lowest and highest usual numbers, (d,): runs at these limits, or first and last ones, do
+            not count. None: all runs count.
+    """
+    owners, values = numbers.owners, numbers.items[:, chosen]
     starts = np.ones(len(owners), bool)
-    starts[1:] = (measured[1:] != measured[:-1]).any(1) | (owners[1:] != owners[:-1])
+    starts[1:] = (values[1:] != values[:-1]).any(1) | (owners[1:] != owners[:-1])
     firsts = np.flatnonzero(starts)
     lengths = np.diff(np.append(firsts, len(owners)))
     of_run = owners[firsts]
-    are_inside = (firsts > numbers.offsets[:-1][of_run]) & (firsts + lengths < numbers.offsets[1:][of_run])
-    # Commands at their limits are equal for a while, and no sensor stopped.
-    low, high = usual.low[usual.are_measured], usual.high[usual.are_measured]
-    are_free = ((measured[firsts] > low) & (measured[firsts] < high)).any(1)
-    repeats = np.where(are_inside & are_free, lengths - 1, 0)
-    np.maximum.at(runs, of_run, repeats)
-    are_longest = (repeats > 0) & (repeats == runs[of_run])
+    repeats = lengths - 1
+    if limits is not None:
+        is_inside = (firsts > numbers.offsets[:-1][of_run]) & (firsts + lengths < numbers.offsets[1:][of_run])
+        low, high = (limit[chosen] for limit in limits)
+        is_free = ((values[firsts] > low) & (values[firsts] < high)).any(1)
+        repeats = np.where(is_inside & is_free, repeats, 0)
+    longer = repeats > np.nan_to_num(runs)[of_run]
+    np.maximum.at(runs, of_run[longer], repeats[longer])
+    are_longest = np.flatnonzero(longer & (repeats == runs[of_run]))[::-1]
     items[of_run[are_longest]] = numbers.item_of(firsts[are_longest], of_run[are_longest])
-    return Scores(runs, items)
 
 
 def _seconds(column: Column) -> Scores:

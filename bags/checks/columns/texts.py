@@ -9,13 +9,14 @@ import numpy as np
 from bags.checks.column import Column, Field
 from bags.checks.definition import Check, FieldScores, Scores
 
-MISDECODED = re.compile(
-    # Replacement and control characters.
-    '[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd\ufffe\uffff]'
-    '|[\xc2\xc3][\x80-\xbf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]'
-    '|\xe2\u20ac[\u2122\u0153\u201c\u02dc\x9d\u201d\u00a6]'
+NEVER = re.compile('[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f\ufffd\ufffe\uffff]')
+"""Replacement and control characters, which no one writes."""
+FOREIGN = re.compile(
+    '[\x80-\xff\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192\u02c6\u02dc\u2013-\u203a\u20ac\u2122]{2,}'
 )
-"""Characters that no one writes, and UTF-8 that was read as Latin-1 or Windows-1252: `Ã©` for `é`."""
+"""Characters of Windows-1252 beside one another: UTF-8 that was read with this encoding, as `Ã©` for `é`."""
+LEADS = '\xc2\xc3'
+"""The characters that begin a letter of Western Europe, in UTF-8 that was misread."""
 MIN_TEXTS = 20
 
 
@@ -28,12 +29,27 @@ def _blank(column: Column) -> Scores:
     return _count(column, [not text or text.isspace() for text in column.texts[0]])
 
 
+def _is_misdecoded(text: str) -> bool:
+    if text.isascii() and '\0' not in text:
+        return False
+    if NEVER.search(text):
+        return True
+    misread = [part for match in FOREIGN.finditer(text) if (part := _as_utf8(match[0]))]
+    # A single letter with a quotation mark may be meant, as in “CAFÉ”.
+    return len(misread) > 1 or any(part[0] in LEADS or len(part) > 2 for part in misread)
+
+
+def _as_utf8(run: str) -> str:
+    """Returns characters that are UTF-8 if they are written in Windows-1252; empty if they are not."""
+    try:
+        run.encode('cp1252').decode()
+    except UnicodeError:
+        return ''
+    return run
+
+
 def _misdecoded(column: Column) -> Scores:
-    search = MISDECODED.search
-    texts = column.texts[0]
-    return _count(
-        column, [(not text.isascii() or '\0' in text) and search(text) is not None for text in texts]
-    )
+    return _count(column, list(map(_is_misdecoded, column.texts[0])))
 
 
 def _repeated(field: Field) -> FieldScores:
