@@ -21,10 +21,8 @@ SOUND_SAMPLES = 1 << 20
 """Samples of a recording that are decoded at a time."""
 THUMBNAIL = 96
 """Maximum side of the pictures that are measured, in pixels."""
-SHARP_SIDE = 256
+SHARP_SIDE = 160
 """Side of the middle of a picture whose sharpness is measured, in pixels."""
-COARSE = 2
-"""Pixels of a side that are one of the coarse picture, with whose edges the fine ones are compared."""
 HASH_ROWS, HASH_COLUMNS = 8, 9
 SAME_CHANGE = 0.25
 """Mean difference of two equal frames, of 255, at most: codecs change a still picture by less."""
@@ -155,33 +153,49 @@ def _frames_of_video(video: Any) -> Iterator[Array]:
 
 
 def _measure(frame: Array) -> tuple[Array, tuple[float, float, float, float]]:
-    """Returns a small grey picture, float32, and what is measured."""
+    """Returns a small grey picture, int16, and what is measured."""
     if frame.dtype == np.uint16:
         frame = frame >> 8
-    step = max(1, -(-max(frame.shape[:2]) // THUMBNAIL))
+    height, width = frame.shape[:2]
+    step = max(1, -(-max(height, width) // THUMBNAIL))
     small = _grey(frame[::step, ::step])
-    dark, bright = np.percentile(small, [99, 1])
-    top, left = (max(0, (side - SHARP_SIDE) // 2) for side in frame.shape[:2])
-    middle = _grey(frame[top : top + SHARP_SIDE, left : left + SHARP_SIDE])
-    coarse = middle[: len(middle) // COARSE * COARSE, : middle.shape[1] // COARSE * COARSE]
-    coarse = coarse.reshape(len(coarse) // COARSE, COARSE, -1, COARSE).mean((1, 3))
-    sharpness = _edges(middle) ** 2 / max(_edges(coarse), 0.1) if min(coarse.shape) > 8 else np.nan
-    return small, (float(dark), float(bright), float(small.mean()), sharpness)
+    count = small.size
+    bright, dark = np.partition(small, [count // 100, count - 1 - count // 100], None)[
+        [count // 100, count - 1 - count // 100]
+    ]
+    top, left = (max(0, (side - SHARP_SIDE) // 2) for side in (height, width))
+    middle = frame[top : top + SHARP_SIDE, left : left + SHARP_SIDE]
+    # Of colour, green alone: it is most of the brightness, and has most of the pixels of a sensor.
+    middle = (middle if middle.ndim == 2 else middle[:, :, min(1, middle.shape[2] - 1)]).astype(np.int16)
+    return small, (float(dark), float(bright), float(small.mean()), _sharpness(middle))
+
+
+def _sharpness(middle: Array) -> float:
+    """Returns the variance of the Laplacian, times its ratio to the one of a picture of half the size."""
+    middle = middle[: len(middle) // 2 * 2, : middle.shape[1] // 2 * 2]
+    if min(middle.shape) < 16:
+        return np.nan
+    rows = middle[::2] + middle[1::2]
+    coarse = (rows[:, ::2] + rows[:, 1::2]) >> 2
+    return _edges(middle) ** 2 / max(_edges(coarse), 0.1)
 
 
 def _edges(picture: Array) -> float:
     """Returns the variance of the Laplacian."""
     inner = picture[1:-1, 1:-1]
     around = picture[:-2, 1:-1] + picture[2:, 1:-1] + picture[1:-1, :-2] + picture[1:-1, 2:]
-    return float((around - 4 * inner).var())
+    around -= 4 * inner
+    flat = around.reshape(-1).astype(np.float32)
+    return float(flat @ flat / len(flat) - flat.mean() ** 2)
 
 
 def _grey(frame: Array) -> Array:
     if frame.ndim == 2:
-        return frame.astype(np.float32)
+        return frame.astype(np.int16)
     if frame.shape[2] < 3:
-        return frame[:, :, 0].astype(np.float32)
-    return frame[:, :, :3].astype(np.float32) @ np.array([0.299, 0.587, 0.114], np.float32)
+        return frame[:, :, 0].astype(np.int16)
+    red, green, blue = (frame[:, :, number].astype(np.int32) for number in range(3))
+    return ((77 * red + 150 * green + 29 * blue) >> 8).astype(np.int16)
 
 
 def _hash(small: Array) -> int:

@@ -8,47 +8,51 @@ from bags.checks.column import Column, Field
 from bags.checks.columns.equal_records import equal_of
 from bags.checks.definition import Check, Scores
 from bags.checks.media import pictures
-from bags.indexing import Int64s
 
 MAX_BITS = 6
 """Maximum number of different bits of two hashes of 64 bits."""
 BANDS = 8
 """Parts of a hash: of two hashes with at most 7 different bits, one part is equal."""
 MAX_PER_BAND = 2048
-"""Maximum number of images with an equal part of the hash that are compared with one another."""
+"""Maximum number of images with an equal part of the hash that an image is compared with."""
 
 
-def _nearest(field: Field) -> Int64s:
-    """Returns the first datapoint before each that looks alike, (n,); -1 if there is none."""
-    count = len(field.dataset)
-    hashes = np.zeros(count, np.uint64)
-    for start in range(0, count, 64):
-        rows = np.arange(start, min(start + 64, count))
-        column = field.readable(rows)
-        found = column.once(pictures)
-        filled = np.diff(found.offsets) > 0
-        hashes[column.rows[filled]] = found.hashes[found.offsets[:-1][filled]]
-    nearest = np.full(count, count)
-    for band in range(BANDS):
-        keys = (hashes >> np.uint64(8 * band)) & np.uint64(0xFF)
-        order = np.argsort(keys, kind='stable')
-        order = order[hashes[order] != 0]
-        cuts = np.flatnonzero(np.diff(keys[order])) + 1
-        for members in np.split(order, cuts):
-            if not 1 < len(members) <= MAX_PER_BAND:
-                continue
-            bits = np.bitwise_count(hashes[members][:, None] ^ hashes[members][None, :])
-            later, earlier = np.nonzero(np.tril(bits <= MAX_BITS, -1))
-            np.minimum.at(nearest, members[later], members[earlier])
-    nearest[nearest == count] = -1
-    return nearest
+class _Seen:
+    """The images seen so far, by each part of their hash."""
+
+    def __init__(self, field: Field) -> None:
+        self.hashes = np.zeros(len(field.dataset), np.uint64)
+        """The hash of each datapoint, (n,); 0 if it is unknown."""
+        self._bands: list[dict[int, list[int]]] = [{} for _ in range(BANDS)]
+
+    def nearest(self, row: int, hash: np.uint64) -> int:
+        """Returns the first datapoint before one with a similar hash; -1 if there is none. Adds the hash."""
+        parts = np.frombuffer(hash.tobytes(), np.uint8).tolist()
+        near = {
+            earlier
+            for band, part in zip(self._bands, parts, strict=True)
+            for earlier in band.get(part, ())[:MAX_PER_BAND]
+            if earlier < row
+        }
+        if not self.hashes[row]:
+            self.hashes[row] = hash
+            for band, part in zip(self._bands, parts, strict=True):
+                band.setdefault(part, []).append(row)
+        candidates = np.array(sorted(near), np.int64)
+        are_similar = np.bitwise_count(self.hashes[candidates] ^ hash) <= MAX_BITS
+        return int(candidates[are_similar.argmax()]) if are_similar.any() else -1
 
 
 def _scores(column: Column) -> Scores:
-    nearest = column.field.once(_nearest)[column.rows]
+    found, seen = column.once(pictures), column.field.once(_Seen)
+    nearest = np.full(len(column), -1)
+    for position in np.flatnonzero(np.diff(found.offsets)).tolist():
+        hash = found.hashes[found.offsets[position]]
+        if hash:
+            nearest[position] = seen.nearest(int(column.rows[position]), hash)
     equal = column.field.once(equal_of)
     is_equal = (equal.first[column.rows] >= 0) | (equal.first_elsewhere[column.rows] >= 0)
-    nearest = np.where(is_equal, -1, nearest)  # Reported as equal already.
+    nearest[is_equal] = -1  # Reported as equal already.
     return Scores(nearest >= 0, None, nearest)
 
 
