@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,6 +12,7 @@ from bags.checks.built_in import BUILT_IN
 from bags.checks.definition import LEVELS, Check, Level
 from bags.checks.findings import Finding, Findings
 from bags.checks.own import installed_checks, load_checks
+from bags.checks.places import Places
 from bags.checks.run import run_checks
 from bags.checks.scores import read_key_column, save_scores
 from bags.dataset.base import Dataset
@@ -18,8 +21,13 @@ from bags.dataset.reader import DatasetReader
 from bags.dataset.sharded_reader import ShardedDatasetReader
 from bags.errors import CorruptError, SpecError
 from bags.links.permission import PermittedPaths
+from bags.storage import store_for
 from bags.storage.urls import plain_path
 from bags.validation import at_least_or_none, nearest_name, with_advice
+from bags.views.concat import concat
+
+SHARD = re.compile('[0-9]{6}')
+"""The names of shard folders."""
 
 
 @with_advice
@@ -50,7 +58,8 @@ def check(
     the other checks continue.
 
     Args:
-        dataset: A reader, a view, or the path of a dataset.
+        dataset: A reader, a view, or the path of a dataset; or of a local folder of datasets, as `split`
+            writes them: then equal records in two of them are errors.
         only: Names of the checks to run, or of fields to check. Default: all.
         skip: Names of checks not to run, or of fields not to check.
         bounds: Bounds by name of a check, instead of the default: `{'gap_seconds': 1}`.
@@ -85,20 +94,46 @@ def check(
     if not isinstance(dataset, str | os.PathLike):
         raise TypeError(f'check: expected a dataset, or the path of one, got {dataset!r:.80}')
     path = os.fspath(dataset)
+    options = {'trust_links': trust_links, 'filesystem': filesystem, 'storage_options': storage_options}
+    paths = parts_of(path, filesystem, storage_options) or [path]
+    with contextlib.ExitStack() as stack:
+        parts = []
+        for part in paths:
+            try:
+                parts.append(stack.enter_context(open_with_known_decoders(part, **options)))
+            except (CorruptError, SpecError) as exc:
+                detail = f'cannot be opened: {exc}; bags verify {part} lists all damage'
+                return Findings([Finding('damaged_datapoints', 'error', None, detail, 1.0, 0.0, 0)])
+        whole = parts[0] if len(parts) == 1 else concat(parts)
+        places = Places(paths, list(map(len, parts)))
+        return _check(whole, places, all_checks, own, only, skip, bounds, window, level, save, on, progress)
+
+
+def parts_of(
+    path: str, filesystem: Any = None, storage_options: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Returns the paths of the parts of a local folder of datasets, as `split` saves them; else none."""
+    store, folder = store_for(path, filesystem, storage_options)
+    if store.is_remote or store.exists(store.join(folder, 'spec.json')):
+        return []
     try:
-        opened = open_with_known_decoders(
-            path, trust_links=trust_links, filesystem=filesystem, storage_options=storage_options
-        )
-    except (CorruptError, SpecError) as exc:
-        detail = f'cannot be opened: {exc}; bags verify {path} lists all damage'
-        return Findings([Finding('damaged_datapoints', 'error', None, detail, 1.0, 0.0, 0)])
-    with opened:
-        return _check(opened, path, all_checks, own, only, skip, bounds, window, level, save, on, progress)
+        names = sorted(store.names(folder))
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    firsts = ('spec.json', '000000/spec.json')
+    parts = [
+        name
+        for name in names
+        if not SHARD.fullmatch(name)
+        and any(store.exists(store.join(folder, f'{name}/{first}')) for first in firsts)
+    ]
+    is_sharded = any(SHARD.fullmatch(name) for name in names)
+    return [f'{path.rstrip("/")}/{name}' for name in parts] if not is_sharded else []
 
 
 def _check(
     dataset: Dataset,
-    path: str | None,
+    places: Places | None,
     checks: Sequence[Check],
     own: Sequence[Check],
     only: Iterable[str] | None,
@@ -124,12 +159,12 @@ def _check(
         if check not in left_out and LEVELS.index(check.level) <= LEVELS.index(level)
     ]
     fields = [name for name in fields if name not in without]
-    if path is None and isinstance(dataset, DatasetReader | ShardedDatasetReader):
-        path = dataset.roots()[0].path
+    if places is None and isinstance(dataset, DatasetReader | ShardedDatasetReader):
+        places = Places([dataset.roots()[0].path], [len(dataset)])
     if on is not None:
         read_key_column(dataset, on)  # Raises an error before all else is read.
     result = run_checks(
-        dataset, chosen, bounds, fields=fields, path=path, window=window, keep_scores=save is not None,
+        dataset, chosen, bounds, fields=fields, places=places, window=window, keep_scores=save is not None,
         progress=progress,
     )  # fmt: skip
     if dataset.unfinished:

@@ -134,6 +134,7 @@ class Field:
         fields: All fields by name, this one included.
         window: Number of items of the windows that training uses; None if it is unknown.
         split: The field that says to which part of the dataset a datapoint belongs, if there is one.
+        parts: The number of the part of each datapoint, (n,), if each part is a dataset of its own.
     """
 
     def __init__(
@@ -143,9 +144,10 @@ class Field:
         fields: Mapping[str, Field],
         window: int | None = None,
         split: str | None = None,
+        parts: Int64s | None = None,
     ) -> None:
         self.dataset, self.name, self.fields = dataset, name, fields
-        self.window, self.split = window, split
+        self.window, self.split, self._parts = window, split, parts
         self.extent = Extent()
         """Of the numbers in the datapoints that were read so far."""
         self._known: dict[Any, Any] = {}
@@ -237,6 +239,17 @@ class Field:
         if not isinstance(name, str) or name not in self.fields or not self.fields[name].type.sequence:
             return None
         return name if self.fields[name].dtype is not None else None
+
+    @cached_attribute
+    def parts(self) -> Int64s | None:
+        """The number of the split of each datapoint, (n,); None if the dataset is not split."""
+        if self._parts is not None or self.split is None or self.split == self.name:
+            return self._parts
+        column = self.fields[self.split].readable(np.arange(len(self.dataset)))
+        names, parts = np.unique(np.array([str(value) for value in column.values]), return_inverse=True)
+        of_all = np.full(len(self.dataset), len(names))
+        of_all[column.rows] = parts
+        return of_all
 
     @cached_attribute
     def clock(self) -> str | None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import shlex
-import urllib.parse
 from collections.abc import Sequence
 from typing import Any, NamedTuple, overload
 
@@ -185,26 +183,3 @@ def lines_of(findings: Sequence[Finding]) -> list[str]:
         commands = [line for line in (finding.show, finding.leave_out) if line]
         lines += [row, *(f'    {line}' for line in (() if finding.severity == 'info' else commands))]
     return lines
-
-
-def view_command(path: str, row: int, seconds: float | None = None, other: int | None = None) -> str:
-    """Returns the command that shows a datapoint, with the fragment that the page's link button copies."""
-    params: dict[str, str] = {'view': 'datapoint'}
-    if row:
-        params['at'] = str(row)
-    if other is not None:
-        params['with'] = str(other)
-    if seconds is not None and seconds > 0:
-        params['t'] = f'{seconds:.3f}'
-    return f'bags view {shlex.quote(path)} {shlex.quote("#" + urllib.parse.urlencode(params))}'
-
-
-def drop_command(path: str, rows: Sequence[int]) -> str:
-    """Returns the command that saves a dataset without some datapoints."""
-    return f'bags edit {shlex.quote(path)} clean --drop {",".join(map(str, sorted(rows)))}'
-
-
-def where_command(path: str, condition: str, scores: str | None = None) -> str:
-    """Returns the command that saves the datapoints that pass a condition, also on scores."""
-    with_scores = '' if scores is None else f' --scores {shlex.quote(scores)}'
-    return f'bags edit {shlex.quote(path)} clean{with_scores} --where {shlex.quote(condition)}'

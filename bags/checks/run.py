@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from bags.checks.column import READ_ERRORS, SPLIT_NAMES, Column, Field
 from bags.checks.definition import Check, FieldScores, Float64s, Scores
-from bags.checks.findings import MAX_LISTED, Finding, SkippedCheck, drop_command, view_command, where_command
+from bags.checks.findings import MAX_LISTED, Finding, SkippedCheck
+from bags.checks.places import Places
 from bags.dataset.base import Dataset
 from bags.dataset.reading.batch import Ragged
 from bags.errors import MissingDependencyError
@@ -50,7 +51,7 @@ def run_checks(
     bounds: Mapping[str, float],
     *,
     fields: Sequence[str],
-    path: str | None,
+    places: Places | None,
     window: int | None = None,
     keep_scores: bool = False,
     progress: bool | None = None,
@@ -62,7 +63,7 @@ def run_checks(
         checks: The checks to run.
         bounds: Bounds by name of a check, instead of its own.
         fields: The fields to check.
-        path: The path in commands of findings; None if no command can read the dataset.
+        places: Where the datapoints are, for commands; None if no command can read the dataset.
         window: Number of items of the windows that training uses.
         keep_scores: Whether to return the scores.
         progress: Whether to show a progress bar; None: on a terminal.
@@ -71,11 +72,11 @@ def run_checks(
     all_fields: dict[str, Field] = {}
     split = next((name for name in SPLIT_NAMES if name in dataset.schema), None)
     for name in dataset.schema:
-        all_fields[name] = Field(dataset, name, all_fields, window, split)
+        all_fields[name] = Field(dataset, name, all_fields, window, split, places and places.parts)
     damage: dict[str, list[tuple[int, Exception]]] = {}
     with show_progress('checking', len(dataset) * len(fields), 'values', show=progress) as advance:
         for field in (all_fields[name] for name in fields):
-            run = _FieldRun(field, checks, bounds, path, keep_scores)
+            run = _FieldRun(field, checks, bounds, places, keep_scores)
             for rows in run.blocks():
                 run.check(rows)
                 advance(len(rows))
@@ -84,7 +85,7 @@ def run_checks(
                 damage[field.name] = run.damaged
             field.forget()
     if damage:
-        result.findings.append(_damage(damage, path))
+        result.findings.append(_damage(damage, places))
     return result
 
 
@@ -129,10 +130,10 @@ class _FieldRun:
         field: Field,
         checks: Sequence[Check],
         bounds: Mapping[str, float],
-        path: str | None,
+        places: Places | None,
         keep_scores: bool,
     ) -> None:
-        self.field, self._path, self._keep = field, path, keep_scores
+        self.field, self._places, self._keep = field, places, keep_scores
         self._bounds = {check.name: bounds.get(check.name, check.bound) for check in checks}
         self._skipped: list[SkippedCheck] = []
         self._failed: dict[str, Exception] = {}
@@ -269,18 +270,21 @@ class _FieldRun:
         detail = check.detail.format(value=float(values[0]), compared=float(compared[0]), bound=bound)
         show = leave_out = ''
         listed = tuple(rows[:MAX_LISTED].tolist())
-        if self._path is not None:
-            show = view_command(self._path, row, seconds, other)
+        if self._places is not None:
+            show = self._places.show(row, seconds, other)
+            if len(self._places.paths) > 1:
+                beside = '' if other is None else f', and {self._places.text(other)}'
+                detail += f': {self._places.text(row)}{beside}'
             if hits.count == count:
                 leave_out = ''
             elif check.where:
                 name = self.field.name if self.field.name.isidentifier() else f'`{self.field.name}`'
-                leave_out = where_command(self._path, check.where.format(field=name, bound=bound))
+                leave_out = self._places.where(check.where.format(field=name, bound=bound))
             elif hits.count <= len(listed):
-                leave_out = drop_command(self._path, listed)
+                leave_out = self._places.drop(listed)
             elif check.compare is None:
                 name = f'`{self.field.name}.{check.name}`'
-                leave_out = where_command(self._path, f'not {name} > {bound:g}', 'scores')
+                leave_out = self._places.where(f'not {name} > {bound:g}', 'scores')
         return Finding(
             check.name, severity, self.field.name, detail, float(values[0]), bound, hits.count, listed,
             seconds, other, show, leave_out,
@@ -342,18 +346,18 @@ def _failure(check: str, field: str, exc: Exception) -> Finding:
     return Finding('failed_checks', 'error', field, detail, 1.0, 0.0, 0)
 
 
-def _damage(damage: Mapping[str, list[tuple[int, Exception]]], path: str | None) -> Finding:
+def _damage(damage: Mapping[str, list[tuple[int, Exception]]], places: Places | None) -> Finding:
     """Returns one finding for all damage."""
     rows = sorted({row for of_field in damage.values() for row, _ in of_field})
     name, ((row, exc), *_) = max(damage.items(), key=lambda entry: len(entry[1]))
     given_up = any(len(of_field) > MAX_DAMAGED for of_field in damage.values())
     others = f', and in {", ".join(other for other in damage if other != name)}' if len(damage) > 1 else ''
     rest = '; the rest of the field was not checked' if given_up else ''
-    command = 'bags verify --decode' if path is None else f'bags verify {path} --decode'
+    command = 'bags verify --decode' if places is None else places.verify()
     detail = f'cannot be read: {" ".join(str(exc).split()):.200}{others}{rest}; {command} lists all damage'
     listed = tuple(rows[:MAX_LISTED])
-    leave_out = '' if path is None or len(rows) > MAX_LISTED else drop_command(path, listed)
-    show = '' if path is None else view_command(path, row)
+    leave_out = '' if places is None or len(rows) > MAX_LISTED else places.drop(listed)
+    show = '' if places is None else places.show(row)
     return Finding(
         'damaged_datapoints', 'error', name, detail, float(len(rows)), 0.0, len(rows), listed, None, None,
         show, leave_out,

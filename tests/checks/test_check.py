@@ -286,3 +286,18 @@ def test_scores_of_a_dataset_that_changed_are_refused(dataset, tmp_path):
             open_scores(reader, tmp_path / 'scores')
         with pytest.raises(ValueError, match='expected scores that'):
             open_scores(reader, dataset)
+
+
+def test_a_folder_of_datasets_is_a_split(tmp_path):
+    rng = np.random.default_rng(0)
+    images = [rng.integers(0, 255, (12, 12, 3), np.uint8) for _ in range(40)]
+    for name, chosen in (('train', range(30)), ('val', [30, 4, 31, 32])):
+        with bags.DatasetWriter(tmp_path / 'parts' / name, {'image': 'png'}, checksum=True) as writer:
+            for number in chosen:
+                writer.append({'image': images[number]})
+    found = bags.check(tmp_path / 'parts')
+    assert names(found) == [('error', 'shared_records', 'image', (31,))]
+    assert found[0].detail == 'is equal to a datapoint of another split: val 1, and train 4'
+    assert found[0].show == f"bags view {tmp_path}/parts/val '#view=datapoint&at=1'"
+    assert found[0].leave_out == f'bags edit {tmp_path}/parts/val clean --drop 1'
+    assert found.datapoints == 34

@@ -124,3 +124,11 @@ def test_a_folder_of_files_is_checked_in_place(run, episodes):
     assert found['equal_records', 'jpg'] == [7]
     assert found['blank_texts', 'txt'] == [5]
     assert len(list((episodes / 'photos').iterdir())) == 16
+
+
+def test_a_table_is_checked_too(run, episodes):
+    lines = [f'{number},{"" if number == 7 else f"name {number}"}' for number in range(30)]
+    (episodes / 'table.csv').write_text('\n'.join(['id,name', *lines]))
+    answer = json.loads(run('check', 'table.csv', '--json').stdout)
+    assert answer['datapoints'] == 30
+    assert 'name' in {each['field'] for each in answer['findings']}

@@ -49,24 +49,14 @@ def equal_of(field: Field) -> Equal:
     _, starts, groups = np.unique(digests[known], return_index=True, return_inverse=True)
     first[known] = known[starts[groups]]
     first[known[starts]] = -1
-    if field.split is not None and field.split != field.name:
-        parts = _parts(field)[known]
+    if field.parts is not None:
+        parts = field.parts[known]
         is_other = parts != parts[starts[groups]]
         first_other = np.full(len(starts), count)
         np.minimum.at(first_other, groups[is_other], known[is_other])
         elsewhere[known] = np.where(is_other, known[starts[groups]], first_other[groups])
         elsewhere[elsewhere >= np.arange(count)] = -1
     return Equal(first, elsewhere)
-
-
-def _parts(field: Field) -> Int64s:
-    """Returns the number of the split of each datapoint, (n,)."""
-    assert field.split is not None
-    column = field.fields[field.split].readable(np.arange(len(field.dataset)))
-    names, parts = np.unique(np.array([str(value) for value in column.values]), return_inverse=True)
-    of_all = np.full(len(field.dataset), len(names))
-    of_all[column.rows] = parts
-    return of_all
 
 
 def _media_digests(field: Field) -> Digests:
@@ -168,7 +158,7 @@ def _across(column: Column) -> Scores:
 
 
 def _applies_across(field: Field) -> bool | str:
-    return _applies(field) if field.split is not None else False
+    return _applies(field) if field.parts is not None else False
 
 
 CHECKS = (

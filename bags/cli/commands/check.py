@@ -116,19 +116,26 @@ def _bounds(texts: list[str] | None) -> dict[str, float]:
 @contextlib.contextmanager
 def _dataset(path: str, trust_links: PermittedPaths) -> Iterator[tuple[str, PermittedPaths, bool]]:
     """Yields a dataset, its permitted links, and whether it is a temporary one, with links to a source."""
+    from bags.checks.check import parts_of
     from bags.interop.convert import convert
-    from bags.maintenance.location import a_file, locate
+    from bags.maintenance.location import locate
 
-    try:
-        location = locate(path)
-    except FileNotFoundError:
-        pass
-    else:
-        if location.type == 'bags':
-            raise UsageError(f'{path}: expected a dataset, which is a folder, got {a_file(location)}')
+    if parts_of(path):
         yield path, trust_links, False
         return
+    with contextlib.suppress(FileNotFoundError):
+        location = locate(path)
+        if location.type != 'bags':
+            yield path, trust_links, False
+            return
+        if location.path.endswith(('.bag', '.bagz')):
+            raise UsageError(f'{path}: expected a dataset, which is a folder, got a bag')
     with tempfile.TemporaryDirectory(prefix='bags-check-') as folder:
         target = f'{folder}/dataset'
-        convert(path, target, link=True)
+        try:
+            convert(path, target, link=True)
+        except ValueError as exc:
+            if not str(exc).startswith('link: '):
+                raise
+            convert(path, target)  # Values of tables are copied: they have no files to link to.
         yield target, True, True
