@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bags.checks.built_in import BUILT_IN
 from bags.checks.definition import LEVELS, Check, Level
 from bags.checks.findings import Finding, Findings
+from bags.checks.like import BOUNDS as COMPARISONS
+from bags.checks.like import compare_with
 from bags.checks.own import installed_checks, load_checks
 from bags.checks.places import Places
 from bags.checks.run import run_checks
 from bags.checks.scores import read_key_column, save_scores
 from bags.dataset.base import Dataset
+from bags.dataset.format.options import ReadOptions
 from bags.dataset.open import open_with_known_decoders
 from bags.dataset.reader import DatasetReader
 from bags.dataset.sharded_reader import ShardedDatasetReader
@@ -41,6 +45,7 @@ def check(
     checks: Iterable[str | os.PathLike[str] | Check] = (),
     headers: bool = False,
     decode: bool = False,
+    like: Dataset | str | os.PathLike[str] | None = None,
     save: str | os.PathLike[str] | None = None,
     on: str | None = None,
     progress: bool | None = None,
@@ -68,6 +73,8 @@ def check(
             some, or the name of a check that an installed package adds. Files and packages are executed.
         headers: Whether to read the headers of media, too.
         decode: Whether to decode media, too. Includes `headers`.
+        like: A reference, a dataset or its path: fields, types, metadata and distributions that differ from
+            it are findings, too.
         save: The folder of a new dataset with the scores of all datapoints, in columns `FIELD.CHECK`, and the
             findings in its metadata. `bags edit --scores` and `bags view --scores` use it.
         on: A field of keys that `save` stores with the scores, so that they are joined by key, not by row.
@@ -85,28 +92,37 @@ def check(
         False
     """
     dataset = plain_path(dataset)
-    window = at_least_or_none('window', window, 1)
-    level: Level = 'decoded' if decode else 'headers' if headers else 'columns'
-    all_checks = [*BUILT_IN, *(own := load_checks(checks))]
-    _expect_different_names(all_checks)
-    if isinstance(dataset, Dataset):
-        return _check(dataset, None, all_checks, own, only, skip, bounds, window, level, save, on, progress)
-    if not isinstance(dataset, str | os.PathLike):
+    if not isinstance(dataset, Dataset | str | os.PathLike):
         raise TypeError(f'check: expected a dataset, or the path of one, got {dataset!r:.80}')
-    path = os.fspath(dataset)
-    options = {'trust_links': trust_links, 'filesystem': filesystem, 'storage_options': storage_options}
-    paths = parts_of(path, filesystem, storage_options) or [path]
+    own = load_checks(checks)
+    level: Level = 'decoded' if decode else 'headers' if headers else 'columns'
+    opening: ReadOptions = {
+        'trust_links': trust_links, 'filesystem': filesystem, 'storage_options': storage_options,
+    }  # fmt: skip
     with contextlib.ExitStack() as stack:
-        parts = []
+        if like is not None and not isinstance(like, Dataset):
+            like = stack.enter_context(open_with_known_decoders(like, **opening))
+        options = _Options(
+            [*BUILT_IN, *own], own, _names(only), _names(skip) or (), bounds or {},
+            at_least_or_none('window', window, 1), level, like, save, on, progress,
+        )  # fmt: skip
+        _expect_different_names(options.checks)
+        if isinstance(dataset, Dataset):
+            return _check(dataset, None, options)
+        path, parts = os.fspath(dataset), []
+        paths = parts_of(path, filesystem, storage_options) or [path]
         for part in paths:
             try:
-                parts.append(stack.enter_context(open_with_known_decoders(part, **options)))
+                parts.append(stack.enter_context(open_with_known_decoders(part, **opening)))
             except (CorruptError, SpecError) as exc:
                 detail = f'cannot be opened: {exc}; bags verify {part} lists all damage'
                 return Findings([Finding('damaged_datapoints', 'error', None, detail, 1.0, 0.0, 0)])
         whole = parts[0] if len(parts) == 1 else concat(parts)
-        places = Places(paths, list(map(len, parts)))
-        return _check(whole, places, all_checks, own, only, skip, bounds, window, level, save, on, progress)
+        return _check(whole, Places(paths, list(map(len, parts))), options)
+
+
+def _names(names: Iterable[str] | None) -> list[str] | None:
+    return names if names is None else [names] if isinstance(names, str) else list(names)
 
 
 def parts_of(
@@ -131,66 +147,76 @@ def parts_of(
     return [f'{path.rstrip("/")}/{name}' for name in parts] if not is_sharded else []
 
 
-def _check(
-    dataset: Dataset,
-    places: Places | None,
-    checks: Sequence[Check],
-    own: Sequence[Check],
-    only: Iterable[str] | None,
-    skip: Iterable[str],
-    bounds: Mapping[str, float] | None,
-    window: int | None,
-    level: Level,
-    save: str | os.PathLike[str] | None,
-    on: str | None,
-    progress: bool | None,
-) -> Findings:
-    names = [check.name for check in checks]
-    chosen, fields = _choose('only', only, checks, dataset)
-    if only is None:
-        chosen, fields = list(checks), list(dataset.schema)
-    left_out, without = _choose('skip', skip, checks, dataset)
-    bounds = dict(bounds or {})
-    for name in bounds:
+@dataclasses.dataclass
+class _Options:
+    """The options of a call, checked and with paths opened."""
+
+    checks: Sequence[Check]
+    """All checks, with those of one's own."""
+    own: Sequence[Check]
+    only: Sequence[str] | None
+    skip: Sequence[str]
+    bounds: Mapping[str, float]
+    window: int | None
+    level: Level
+    like: Dataset | None
+    save: str | os.PathLike[str] | None
+    on: str | None
+    progress: bool | None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all checks, and of the comparisons with the reference."""
+        return [*(check.name for check in self.checks), *(() if self.like is None else COMPARISONS)]
+
+    def choose(self, known: Sequence[str], others: Collection[str]) -> list[str]:
+        """Returns the names of checks or fields that `only` and `skip` leave.
+
+        Args:
+            known: All names of checks, or of fields.
+            others: The names of fields, or of checks: `only` of these alone means all `known` ones.
+        """
+        only = [name for name in self.only or () if name in known]
+        is_open = self.only is None or (not only and any(name in others for name in self.only))
+        return [name for name in known if (is_open or name in only) and name not in self.skip]
+
+
+def _check(dataset: Dataset, places: Places | None, options: _Options) -> Findings:
+    names = options.names
+    for option, given in (('only', options.only or ()), ('skip', options.skip)):
+        for name in given:
+            if name not in dataset.schema:
+                _expect_known(option, name, [*names, *dataset.schema])
+    for name in options.bounds:
         _expect_known('bounds', name, names)
-    chosen = [
+    chosen, fields = options.choose(names, dataset.schema), options.choose(list(dataset.schema), names)
+    checks = [
         check
-        for check in chosen
-        if check not in left_out and LEVELS.index(check.level) <= LEVELS.index(level)
+        for check in options.checks
+        if check.name in chosen and LEVELS.index(check.level) <= LEVELS.index(options.level)
     ]
-    fields = [name for name in fields if name not in without]
     if places is None and isinstance(dataset, DatasetReader | ShardedDatasetReader):
         places = Places([dataset.roots()[0].path], [len(dataset)])
-    if on is not None:
-        read_key_column(dataset, on)  # Raises an error before all else is read.
+    if options.on is not None:
+        read_key_column(dataset, options.on)  # Raises an error before all else is read.
     result = run_checks(
-        dataset, chosen, bounds, fields=fields, places=places, window=window, keep_scores=save is not None,
-        progress=progress,
+        dataset, checks, options.bounds, fields=fields, places=places, window=options.window,
+        keep_scores=options.save is not None, progress=options.progress,
     )  # fmt: skip
+    if options.like is not None:
+        result.findings += compare_with(
+            dataset, options.like, fields=fields, chosen=chosen, bounds=options.bounds,
+            headers=options.level != 'columns',
+        )  # fmt: skip
     if dataset.unfinished:
         detail = 'the writer did not close the dataset: bags recover accepts it as it is'
         result.findings.append(Finding('unfinished_datasets', 'warning', None, detail, 1.0, 0.0, 0))
-    installed = [name for name in installed_checks() if name not in {check.name for check in own}]
+    own = {check.name for check in options.own}
+    installed = [name for name in installed_checks() if name not in own]
     found = Findings(result.findings, result.skipped, len(dataset), dataset.fingerprint, installed)
-    if save is not None:
-        save_scores(dataset, found, result.scores, save, on)
+    if options.save is not None:
+        save_scores(dataset, found, result.scores, options.save, options.on)
     return found
-
-
-def _choose(
-    option: str, names: Iterable[str] | None, checks: Sequence[Check], dataset: Dataset
-) -> tuple[list[Check], list[str]]:
-    """Returns the checks and the fields that names mean."""
-    names = [names] if isinstance(names, str) else list(names or ())
-    known = [check.name for check in checks]
-    for name in names:
-        if name not in dataset.schema:
-            _expect_known(option, name, [*known, *dataset.schema])
-    chosen = [check for check in checks if check.name in names]
-    fields = [name for name in dataset.schema if name in names]
-    if option == 'only':  # Only fields: all checks of them; only checks: in all fields.
-        return chosen or list(checks), fields or list(dataset.schema)
-    return chosen, fields
 
 
 def _expect_known(option: str, name: str, known: Sequence[str]) -> None:

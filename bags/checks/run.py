@@ -70,9 +70,10 @@ def run_checks(
     """
     result = RunResult([], [], {})
     all_fields: dict[str, Field] = {}
+    parts = None if places is None else places.parts
     split = next((name for name in SPLIT_NAMES if name in dataset.schema), None)
     for name in dataset.schema:
-        all_fields[name] = Field(dataset, name, all_fields, window, split, places and places.parts)
+        all_fields[name] = Field(dataset, name, all_fields, window, split, parts)
     damage: dict[str, list[tuple[int, Exception]]] = {}
     with show_progress('checking', len(dataset) * len(fields), 'values', show=progress) as advance:
         for field in (all_fields[name] for name in fields):

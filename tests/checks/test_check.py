@@ -301,3 +301,54 @@ def test_a_folder_of_datasets_is_a_split(tmp_path):
     assert found[0].show == f"bags view {tmp_path}/parts/val '#view=datapoint&at=1'"
     assert found[0].leave_out == f'bags edit {tmp_path}/parts/val clean --drop 1'
     assert found.datapoints == 34
+
+
+# A reference.
+
+
+def like(dataset, reference, **options):
+    return {(each.check, each.field) for each in bags.check(dataset, like=reference, **options)}
+
+
+def test_a_dataset_is_compared_with_a_reference(tmp_path):
+    reference = write(tmp_path / 'good')
+    assert like(write(tmp_path / 'same'), reference) == set()
+
+    def change(number, row):
+        row['state'][:, 1] += 4
+        row['time'] = row['time'] * 2
+        return row
+
+    assert like(write(tmp_path / 'other', change), reference) == {
+        ('unlike_ranges_share', 'state'),
+        ('unlike_intervals_share', 'state'),
+    }
+    found = bags.check(tmp_path / 'other', like=reference)
+    (ranges,) = [each for each in found if each.check == 'unlike_ranges_share']
+    assert ranges.detail.startswith('state[1]: 100% of the sampled numbers are outside')
+    with bags.open(reference) as opened:
+        assert like(tmp_path / 'other', opened, skip=['state']) == set()
+        bounds = {'unlike_intervals_share': 2}
+        assert like(tmp_path / 'other', opened, bounds=bounds) == {('unlike_ranges_share', 'state')}
+    assert like(tmp_path / 'other', reference, only=['unlike_intervals_share']) == {
+        ('unlike_intervals_share', 'state')
+    }
+
+
+def test_fields_types_and_facts_are_compared_with_a_reference(tmp_path):
+    def table(name, arrays, facts):
+        bags.from_numpy(arrays, tmp_path / name)
+        bags.set_metadata(tmp_path / name, {'fields': facts})
+        return tmp_path / name
+
+    numbers = np.arange(50)
+    good = table('good', {'a': numbers, 'b': numbers, 'c': numbers}, {'a': {'classes': list('xy')}})
+    other = table(
+        'other', {'a': numbers % 2, 'b': numbers * 0.5, 'd': numbers}, {'a': {'classes': ['x', 'y', 'z']}}
+    )
+    assert like(other, good) == {
+        ('unlike_facts', 'a'), ('unlike_types', 'b'), ('unlike_fields', 'c'), ('unlike_fields', 'd'),
+    }  # fmt: skip
+    assert bags.check(other, like=good).has('error')
+    with pytest.raises(ValueError, match='expected a check'):
+        bags.check(other, only=['unlike_facts'])

@@ -40,6 +40,9 @@ def check(
     ] = None,
     headers: Annotated[bool, typer.Option('--headers', help='Also read the headers of media.')] = False,
     decode: Annotated[bool, typer.Option('--decode', help='Also decode media.')] = False,
+    like: Annotated[
+        str | None, option('--like', metavar='REFERENCE', help='Also report what differs from this dataset.')
+    ] = None,
     checks: Annotated[
         list[str] | None,
         option(
@@ -76,7 +79,8 @@ def check(
         with _dataset(path, parse_trusted(trust_links)) as (where, permitted, is_source):
             found = bags.check(
                 where, only=_names(only), skip=_names(skip) or (), bounds=_bounds(bound), window=window,
-                checks=checks or (), headers=headers, decode=decode, save=save, on=on, trust_links=permitted,
+                checks=checks or (), headers=headers, decode=decode, like=like, save=save, on=on,
+                trust_links=permitted,
             )  # fmt: skip
     except ValueError as exc:
         if str(exc).startswith(('check: only', 'check: skip', 'check: bounds')):
