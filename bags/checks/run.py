@@ -75,7 +75,10 @@ def run_checks(
     for name in dataset.schema:
         all_fields[name] = Field(dataset, name, all_fields, window, split, parts)
     damage: dict[str, list[tuple[int, Exception]]] = {}
-    with show_progress('checking', len(dataset) * len(fields), 'values', show=progress) as advance:
+    with (
+        show_progress('checking', len(dataset) * len(fields), 'values', show=progress) as advance,
+        np.errstate(all='ignore'),  # Numbers may be NaN or inf.
+    ):
         for field in (all_fields[name] for name in fields):
             run = _FieldRun(field, checks, bounds, places, keep_scores)
             for rows in run.blocks():

@@ -66,7 +66,7 @@ def _unmoved(column: Column) -> Array:
     counts = np.full(len(column), np.nan)
     for position, (action, state) in enumerate(_pairs(column)):
         if len(action) >= MIN_ITEMS:
-            moves, is_moved = np.ptp(action, 0) > 0, np.ptp(state, 0) > 0
+            moves, is_moved = np.ptp(action, 0) > 0, np.ptp(state, 0) != 0  # True for NaN.
             same = action.shape[1] == state.shape[1]
             counts[position] = (moves & ~is_moved).sum() if same else moves.any() and not is_moved.any()
     return counts

@@ -11,6 +11,9 @@ from bags.checks.definition import Check, Scores
 from bags.checks.usual import Array, interval_of, usual_numbers
 from bags.indexing import Int64s
 
+MIN_ITEMS = 8
+"""Number of items of a datapoint from which it can be stuck."""
+
 
 def _is_measured(field: Field) -> bool:
     if not field.has_floats or not field.has_items or field.has_times_as_values or len(field.shape) > 1:
@@ -27,7 +30,7 @@ def _longest_runs(column: Column) -> Scores:
     numbers, usual = column.numbers, column.field.once(usual_numbers)
     runs, items = np.zeros(len(column)), np.full(len(column), -1)
     runs[numbers.counts < 2] = np.nan
-    if len(numbers.items) < 2:
+    if numbers.counts.max(initial=0) < MIN_ITEMS:
         return Scores(runs, items)
     # Commands at their limits are equal for a while, and no sensor stopped.
     _add_runs(runs, items, numbers, usual.are_measured, (usual.low, usual.high))
