@@ -13,7 +13,7 @@ from bags.bag.records import StoredRecords
 from bags.checks.column import READ_ERRORS, Column, Field
 from bags.checks.definition import Check, Scores
 from bags.checks.usual import Array
-from bags.concurrency import MAX_OPEN_BAGS, FifoCache
+from bags.concurrency import MAX_OPEN_BAGS, FifoCache, map_concurrently
 from bags.dataset.reading.batch import concat_ranges
 from bags.indexing import Int64s
 
@@ -72,7 +72,7 @@ def _media_digests(field: Field) -> Digests:
     opened = FifoCache(_open_checked, MAX_OPEN_BAGS)
     for number, source in enumerate(ranges.sources):
         rows = np.flatnonzero((ranges.which == number) & (ranges.counts > 0))
-        checked = opened[source.bag] if source.bag.has_checksums else source.bag
+        checked = opened[source.bag] if number not in field.once(_without_checksums) else source.bag
         if not len(rows) or checked.checksums is None:
             continue
         counts = ranges.counts[rows]
@@ -83,11 +83,19 @@ def _media_digests(field: Field) -> Digests:
         ends = np.cumsum(counts)
         for row, end, length in zip(rows.tolist(), ends.tolist(), counts.tolist(), strict=True):
             digests[row] = digest(sums[end - length : end].tobytes())
-    for row in _to_read(field).tolist():
+    for row in field.once(_to_read).tolist():
         with contextlib.suppress(*READ_ERRORS):
             (value,) = dataset.read_records(np.array([row]), field.name)
             digests[row] = digest(b''.join(value) if isinstance(value, list) else value)
     return digests
+
+
+def _without_checksums(field: Field) -> list[int]:
+    """Returns the numbers of the bags whose records have no checksums."""
+    ranges = field.dataset.record_ranges(np.arange(len(field.dataset)), field.name)
+    assert ranges is not None
+    have = map_concurrently(lambda source: source.bag.has_checksums, ranges.sources, field.dataset.reads_wait)
+    return [number for number, has in enumerate(have) if not has]
 
 
 def _to_read(field: Field) -> Int64s:
@@ -95,8 +103,8 @@ def _to_read(field: Field) -> Int64s:
     ranges = field.dataset.record_ranges(np.arange(len(field.dataset)), field.name)
     if ranges is None:
         return np.empty(0, np.int64)
-    lacking = [number for number, source in enumerate(ranges.sources) if not source.bag.has_checksums]
-    rows = np.flatnonzero(np.isin(ranges.which, lacking) & (ranges.counts > 0))
+    lacking = np.isin(ranges.which, field.once(_without_checksums))
+    rows = np.flatnonzero(lacking & (ranges.counts > 0))
     sizes = ranges.sizes()[rows]
     _, inverse, counts = np.unique(sizes, return_inverse=True, return_counts=True)
     return rows[(counts[inverse] > 1) & (sizes > 0)]
