@@ -83,7 +83,7 @@ def check(
 
     Raises:
         FileNotFoundError: The path has no dataset.
-        ValueError: No such check or field, or `checks` names nothing.
+        ValueError: No such check or field, `checks` names nothing, or the dataset was opened with `raw`.
         FileExistsError: The folder `save` is not empty.
         KeyError, TypeError: No such field `on`, or it has no keys; ValueError if a datapoint has none.
 
@@ -94,6 +94,9 @@ def check(
     dataset = plain_path(dataset)
     if not isinstance(dataset, Dataset | str | os.PathLike):
         raise TypeError(f'check: expected a dataset, or the path of one, got {dataset!r:.80}')
+    for given in (dataset, like):
+        if isinstance(given, Dataset) and any(getattr(root.options, 'raw', False) for root in given.roots()):
+            raise ValueError('check: expected a dataset of values, got one that was opened with raw=True')
     own = load_checks(checks)
     level: Level = 'decoded' if decode else 'headers' if headers else 'columns'
     opening: ReadOptions = {

@@ -103,6 +103,8 @@ def test_only_skip_and_bounds_choose(dataset):
         bags.check(dataset, bounds={'state': 1})
     with pytest.raises(TypeError, match='expected a dataset'):
         bags.check(3)
+    with pytest.raises(ValueError, match='raw=True'):
+        bags.check(bags.open(dataset, raw=True))
 
 
 def test_windows_of_the_training(dataset):
