@@ -11,7 +11,7 @@ from typing import Any
 
 from bags.checks.built_in import BUILT_IN
 from bags.checks.definition import LEVELS, Check, Level
-from bags.checks.findings import Finding, Findings
+from bags.checks.findings import MAX_LISTED, Finding, Findings
 from bags.checks.like import BOUNDS as COMPARISONS
 from bags.checks.like import compare_with
 from bags.checks.own import installed_checks, load_checks
@@ -216,7 +216,12 @@ def _check(dataset: Dataset, places: Places | None, options: _Options) -> Findin
         result.findings.append(Finding('unfinished_datasets', 'warning', None, detail, 1.0, 0.0, 0))
     own = {check.name for check in options.own}
     installed = [name for name in installed_checks() if name not in own]
-    found = Findings(result.findings, result.skipped, len(dataset), dataset.fingerprint, installed)
+    serious = [finding for finding in result.findings if finding.severity != 'info' and finding.leave_out]
+    rows = sorted({row for finding in serious for row in finding.datapoints})
+    are_all = all(finding.count == len(finding.datapoints) for finding in serious)
+    is_one = places is not None and len(places.paths) == 1 and are_all and 0 < len(rows) <= MAX_LISTED
+    leave_out = places.drop(rows) if is_one and places is not None and len(serious) > 1 else ''
+    found = Findings(result.findings, result.skipped, len(dataset), dataset.fingerprint, installed, leave_out)
     if options.save is not None:
         save_scores(dataset, found, result.scores, options.save, options.on)
     return found

@@ -92,14 +92,14 @@ class Check:
     of_field: Callable[[Field], FieldScores] | None = None
     """Returns the scores of the whole field, after all datapoints were read."""
     compare: Callable[[Float64s], Float64s] | None = None
-    """Given the scores of all datapoints, returns the numbers to compare with the bound: e.g. how far a
-    length is from the others. By default, the scores themselves."""
+    """Given what `scores` returned for all datapoints, returns the scores: e.g. how far a length is from the
+    others. By default, `scores` returns them."""
     rare: bool = False
     """Whether the score is a problem only if few datapoints have it: at most `MAX_RARE_SHARE`. In more, it
     seems to be intended, and is reported as info."""
     level: Level = 'columns'
     detail: str = '{value:.3g}'
-    """What was found, as a format with `value` and `bound`."""
+    """What was found, as a format with the score `value`, the `bound`, and what `scores` returned, `raw`."""
     where: str = ''
     """The condition that keeps the datapoints without a finding, as a format with `field` and `bound`, for
     `bags edit --where`; empty if no condition on the fields does."""

@@ -95,6 +95,7 @@ class Findings(Sequence[Finding]):
         datapoints: int = 0,
         fingerprint: str = '',
         installed: Sequence[str] = (),
+        leave_out: str = '',
     ) -> None:
         order = {severity: number for number, severity in enumerate(SEVERITIES)}
         self._findings = sorted(
@@ -108,6 +109,9 @@ class Findings(Sequence[Finding]):
         """The fingerprint of the dataset."""
         self.installed = list(installed)
         """Names of checks of installed packages, which run only if `checks` names them."""
+        self.leave_out = leave_out
+        """The command that saves the dataset without the datapoints of all errors and warnings; empty if they
+        are more than 100."""
 
     @overload
     def __getitem__(self, index: int) -> Finding: ...
@@ -140,7 +144,8 @@ class Findings(Sequence[Finding]):
         """Returns a table with a line for each finding, and below it the commands that act on it."""
         if not self._findings:
             return f'no findings in {plural(self.datapoints, "datapoint")}'
-        return '\n'.join(lines_of(self))
+        rest = ['', f'without all of these: {self.leave_out}'] if self.leave_out else []
+        return '\n'.join([*lines_of(self), *rest])
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """Prints `str` in IPython."""
@@ -154,6 +159,7 @@ class Findings(Sequence[Finding]):
             'findings': [_as_json(finding) for finding in self],
             'skipped': [skipped._asdict() for skipped in self.skipped],
             'installed': self.installed,
+            'leave_out': self.leave_out,
         }
 
 

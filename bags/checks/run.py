@@ -101,18 +101,18 @@ class _Hits:
         self._parts: list[tuple[npt.NDArray[Any], ...]] = []
         self._kept = 0
 
-    def add(self, rows: Int64s, scores: Scores, bound: float, compared: Float64s | None = None) -> None:
+    def add(self, rows: Int64s, scores: Scores, bound: float, raw: Float64s | None = None) -> None:
         values = np.asarray(scores.values, np.float64)
-        are_hits = np.flatnonzero((values if compared is None else compared) > bound)
+        are_hits = np.flatnonzero(values > bound)
         if not len(are_hits):
             return
         none = np.full(len(values), -1)
         items = none if scores.items is None else scores.items
         others = none if scores.others is None else scores.others
-        order = values if compared is None else compared
+        raw = values if raw is None else raw
         self.count += len(are_hits)
         self._parts.append(
-            (order[are_hits], rows[are_hits], values[are_hits], items[are_hits], others[are_hits])
+            (values[are_hits], rows[are_hits], raw[are_hits], items[are_hits], others[are_hits])
         )
         self._kept += len(are_hits)
         if self._kept > MAX_KEPT_HITS:
@@ -120,7 +120,7 @@ class _Hits:
             self._kept = len(self._parts[0][0])
 
     def worst(self) -> tuple[npt.NDArray[Any], ...]:
-        """Returns what is compared, rows, scores, items and others, worst first."""
+        """Returns scores, rows, what `Check.scores` returned, items and others, worst first."""
         columns = [np.concatenate(parts) for parts in zip(*self._parts, strict=True)]
         order = np.lexsort((columns[1], -columns[0]))
         return tuple(column[order] for column in columns)
@@ -231,12 +231,14 @@ class _FieldRun:
             parts = self._scores[check.name]
             if check.compare is not None and parts:
                 rows = np.concatenate([rows for rows, _ in parts])
-                scores = _joined([scores for _, scores in parts])
+                raw = _joined([scores for _, scores in parts])
                 try:
-                    compared = np.asarray(check.compare(scores.values), np.float64)
-                    self._hits[check.name].add(rows, scores, self._bounds[check.name], compared)
+                    scores = raw._replace(values=np.asarray(check.compare(raw.values), np.float64))
+                    self._hits[check.name].add(rows, scores, self._bounds[check.name], raw.values)
                 except Exception as exc:
                     self._failed[check.name] = exc
+                    continue
+                parts = [(rows, scores)]
             if self._keep and parts:
                 column = np.full(count, np.nan, np.float32)
                 for rows, scores in parts:
@@ -264,14 +266,14 @@ class _FieldRun:
 
     def _finding(self, check: Check) -> Finding:
         hits, bound, count = self._hits[check.name], self._bounds[check.name], len(self.field.dataset)
-        compared, rows, values, items, others = hits.worst()
+        values, rows, raw, items, others = hits.worst()
         severity = check.severity
         few = max(MAX_RARE_SHARE * count, count >= MIN_RARE_DATAPOINTS)
         if check.rare and hits.count > few:
             severity = 'info'
         row, other = int(rows[0]), int(others[0]) if others[0] >= 0 else None
         seconds = None if items[0] < 0 else seconds_of(self.field, row, int(items[0]))
-        detail = check.detail.format(value=float(values[0]), compared=float(compared[0]), bound=bound)
+        detail = check.detail.format(value=float(values[0]), raw=float(raw[0]), bound=bound)
         show = leave_out = ''
         listed = tuple(rows[:MAX_LISTED].tolist())
         if self._places is not None:
@@ -286,7 +288,7 @@ class _FieldRun:
                 leave_out = self._places.where(check.where.format(field=name, bound=bound))
             elif hits.count <= len(listed):
                 leave_out = self._places.drop(listed)
-            elif check.compare is None:
+            else:
                 name = f'`{self.field.name}.{check.name}`'
                 leave_out = self._places.where(f'not {name} > {bound:g}', 'scores')
         return Finding(

@@ -146,7 +146,7 @@ def labels_unlike_boxes(data, count):
     return [5]
 
 
-@planted('arm_with_rate_only', 'length_items', 'state', 2, 5, 3000)
+@planted('arm_with_rate_only', 'length_deviations', 'state', 2, 5, 3000)
 def episode_of_another_length(data, count):
     row = data['rows'][4]
     for name in ('state', 'action'):
@@ -486,7 +486,7 @@ def recording_at_another_rate(data, rate):
     return [7]
 
 
-@planted('camera_that_moves', 'duration_seconds', 'mic', 0.1, 0.5, headers=True)
+@planted('camera_that_moves', 'duration_deviations', 'mic', 0.1, 0.5, headers=True)
 def recording_that_was_cut(data, seconds):
     samples, rate = bags.decoders['flac'](data['rows'][7]['mic'])
     data['rows'][7]['mic'] = samples[: round(seconds * rate)], rate
@@ -557,7 +557,7 @@ def overexposed_camera(data, share):
     return [3]
 
 
-@planted('camera_that_moves', 'sharpness_level', 'hand', 11, 25, decode=True)
+@planted('camera_that_moves', 'blur_deviations', 'hand', 11, 25, decode=True)
 def blurred_camera(data, size):
     kernel = np.ones(size) / size
 

@@ -73,6 +73,7 @@ def test_findings_have_their_place_and_the_commands_that_act_on_it(dataset):
     assert table[1].startswith('error     state  nan_values')
     assert table[2].strip() == nan.show
     assert 'datapoints' in repr(found)
+    assert found.leave_out == f'bags edit {dataset} clean --drop 4,7,9'
     assert json.loads(json.dumps(found.as_json()))['findings'][1]['datapoints'] == [9, 4]
 
 

@@ -39,6 +39,7 @@ def test_findings_are_a_table_with_commands(run, episodes):
     assert lines[2].strip() == "bags view episodes '#view=datapoint&at=7&t=1.000'"
     assert lines[3].strip() == 'bags edit episodes clean --drop 7'
     assert lines[4].split()[:5] == ['warning', 'state', 'gap_seconds', '3', '0.2']
+    assert lines[-2] == 'without all of these: bags edit episodes clean --drop 4,7'
     assert lines[-1] == 'episodes: 1 error, 1 warning, 20 datapoints'
     assert (
         run('check', 'episodes', '--only', 'text').stdout == 'episodes: 0 errors, 0 warnings, 20 datapoints\n'
@@ -74,7 +75,9 @@ def test_exit_codes(run, episodes):
 
 def test_json(run, episodes):
     answer = json.loads(run('check', 'episodes', '--json', '--window', 100, code=1).stdout)
-    assert list(answer) == ['path', 'datapoints', 'fingerprint', 'findings', 'skipped', 'installed']
+    assert list(answer) == [
+        'path', 'datapoints', 'fingerprint', 'findings', 'skipped', 'installed', 'leave_out',
+    ]  # fmt: skip
     assert {each['check'] for each in answer['findings']} == {
         'nan_values', 'gap_seconds', 'window_missing_items',
     }  # fmt: skip

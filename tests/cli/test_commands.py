@@ -111,6 +111,7 @@ def test_options_have_the_names_of_keywords(name):
     of_open = {'cache', 'cache_check', 'cache_size', 'trust_links'}
     only_here = {'json', 'dry_run', 'each', 'browser', 'export', 'with_data', 'copy'}
     only_here |= {'storage'}  # Another function: `bags.lerobot.export`.
+    only_here |= {'bound', 'fail_on', 'fragment', 'scores'}  # One of `bounds=`; and a dataset of scores.
     parameters = inspect.signature(commands()[name]).parameters.values()
     options = {each.name for each in parameters if each.default is not each.empty}
     assert options - selection - of_open - only_here <= keywords(function)

@@ -93,7 +93,7 @@ CHECKS = (
         scores=_lags,
         compare=_beside_usual,
         rare=True,
-        detail='items from actions to states, {compared:.0f} from the usual lag (the bound is for these)',
+        detail='items from the usual lag: states follow actions by {raw:.0f} items',
     ),
     Check(
         name='unmoved_dimensions',

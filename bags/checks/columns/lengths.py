@@ -36,7 +36,7 @@ def _is_stream(field: Field) -> bool:
 
 CHECKS = (
     Check(
-        name='length_items',
+        name='length_deviations',
         severity='warning',
         bound=5,
         reason='An episode of a few items is a mistake of the operator, and a very long one was not stopped.',
@@ -45,7 +45,7 @@ CHECKS = (
         scores=_lengths,
         compare=deviations,
         rare=True,
-        detail='items, {compared:.1f} deviations from the usual number (the bound is for these)',
+        detail='deviations from the usual length: {raw:.0f} items',
     ),
     Check(
         name='window_missing_items',

@@ -56,7 +56,7 @@ def _beside_usual(means: Float64s) -> Float64s:
 
 CHECKS = (
     Check(
-        name='sharpness_level',
+        name='blur_deviations',
         severity='warning',
         level='decoded',
         bound=3,
@@ -66,10 +66,10 @@ CHECKS = (
         scores=_sharpness,
         compare=_blur,
         rare=True,
-        detail='strength of fine edges, {compared:.1f} deviations below usual (the bound is for these)',
+        detail='deviations below the usual strength of fine edges: {raw:.3g}',
     ),
     Check(
-        name='exposure_level',
+        name='exposure_deviations',
         severity='warning',
         level='decoded',
         bound=5,
@@ -79,6 +79,6 @@ CHECKS = (
         scores=_exposure,
         compare=_beside_usual,
         rare=True,
-        detail='mean brightness, {compared:.1f} deviations from usual (the bound is for these)',
+        detail='deviations from the usual brightness: {raw:.0f} of 255',
     ),
 )

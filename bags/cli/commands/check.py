@@ -93,6 +93,8 @@ def check(
             style = {'error': 'red', 'warning': 'yellow'}.get(line.partition(' ')[0], 'dim')
             if not (is_source and line.startswith(' ')):  # The commands would name a temporary folder.
                 say(line, style)
+        if found.leave_out and not is_source:
+            say(f'without all of these: {found.leave_out}', 'dim')
         for skipped in found.skipped:
             say(f'skipped: {skipped.check} of {skipped.field}: {skipped.reason}', 'dim')
         if found.installed:

@@ -79,9 +79,7 @@ def edit(
 
     Example: bags edit episodes clean --drop 3,7 --drop-field mask --rename image=camera
 
-    With --scores, the condition may also test the scores of `bags check --save`, by their names.
-
-    Example: bags edit episodes clean --scores scores --where 'not state.gap_seconds > 1'
+    With --scores, the condition may also test the scores of `bags check --save`, as state.gap_seconds.
 
     --relink makes a dataset whose links lead to the new location of files, if sizes and samples match.
 
