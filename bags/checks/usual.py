@@ -14,6 +14,8 @@ MIN_DISTINCT = 20
 that is open or closed."""
 ACTIONS = ('action', 'actions')
 STATES = ('state', 'qpos', 'joints', 'joint_positions', 'joint_state', 'proprio')
+MIN_DISTINCT_SHARE = 0.5
+"""Different values, as a share of the items, from which a quantity is not counted in steps."""
 MAX_STILL_SHARE = 0.05
 """Share of the steps without a change, up to which a dimension has noise: a few datapoints may be stuck."""
 MIN_ITEMS = 32
@@ -61,8 +63,13 @@ def usual_numbers(field: Field) -> UsualNumbers:
         if len(finite) < MIN_ITEMS:
             continue
         low[number], median[number], high[number] = np.quantile(finite, [0.005, 0.5, 0.995])
-        are_measured[number] = len(np.unique(finite[:: max(1, len(finite) >> 14)])) > MIN_DISTINCT
-        have_noise[number] = len(steps) >= MIN_ITEMS and (steps[:, number] == 0).mean() <= MAX_STILL_SHARE
+        drawn = finite[:: max(1, len(finite) >> 14)]
+        distinct = len(np.unique(drawn))
+        are_measured[number] = distinct > MIN_DISTINCT
+        # A quantity with few values, as of an encoder, keeps one of them while it moves slowly.
+        is_fine = distinct >= MIN_DISTINCT_SHARE * len(drawn)
+        is_moving = len(steps) >= MIN_ITEMS and (steps[:, number] == 0).mean() <= MAX_STILL_SHARE
+        have_noise[number] = is_fine and is_moving
         moved = np.abs(steps[:, number])
         moved = moved[np.isfinite(moved) & (moved > 0)]
         if len(moved) >= MIN_ITEMS:

@@ -353,6 +353,54 @@ def wheel_angle(path):
     write(path, {'wheel': 'float(4)[]'}, rows(), {'wheel': {'rate': 50}})
 
 
+@clean
+def arm_with_steps_of_an_encoder(path):
+    """Angles in degrees in 4,096 steps a turn, which stay the same while the arm is slow."""
+    rng = generator('encoder')
+
+    def rows():
+        for _ in range(40):
+            steps = int(rng.integers(200, 500))
+            angles = np.round(path_between(rng, steps + 3, 6) * 2048 / np.pi) * 360 / 4096
+            yield {'action': angles[3:].astype(np.float32), 'state': angles[:-3].astype(np.float32)}
+
+    spec = {'action': 'array(float32,6)[]', 'state': 'array(float32,6)[]'}
+    write(path, spec, rows(), {'action': {'rate': 30}, 'state': {'rate': 30}})
+
+
+@clean
+def simulation_with_pauses(path):
+    """A simulated robot without noise, which waits during each episode."""
+    rng = generator('simulation')
+
+    def rows():
+        for _ in range(30):
+            qpos = path_between(rng, 401, 14, speed=0)
+            start = int(rng.integers(100, 200))
+            qpos[start : start + 40] = qpos[start]
+            qpos[start + 40 :] += qpos[start] - qpos[start + 40]
+            yield {'qpos': qpos[:-1], 'action': qpos[1:]}
+
+    spec = {'qpos': 'array(float32,14)[]', 'action': 'array(float32,14)[]'}
+    write(path, spec, rows(), {'qpos': {'rate': 50}, 'action': {'rate': 50}})
+
+
+@clean
+def actions_of_a_keyboard(path):
+    """Commands of three values, each held for several steps."""
+    rng = generator('keyboard')
+
+    def rows():
+        for _ in range(40):
+            steps = int(rng.integers(60, 200))
+            action = 0.05 * rng.integers(-1, 2, (steps // 8 + 1, 3)).repeat(8, 0)[:steps]
+            state = np.cumsum(action, 0) + rng.normal(0, 0.001, (steps, 3))
+            yield {'state': state.astype(np.float32), 'action': action.astype(np.float32)}
+
+    spec = {'state': 'array(float32,3)[]', 'action': 'array(float32,3)[]'}
+    write(path, spec, rows(), {'state': {'rate': 20}, 'action': {'rate': 20}})
+
+
 # Photographs, with and without labels.
 
 
@@ -522,6 +570,17 @@ def chat(path):
     write(
         path, {'id': 'utf8', 'system': 'utf8', 'prompt': 'utf8', 'turns': 'json', 'rating': 'int(8)?'}, rows
     )
+
+
+@clean
+def captions(path):
+    """Texts with quotation marks and dots after capitals with accents, and of several alphabets."""
+    texts = [
+        'UN CAFÉ… À EMPORTER', '“FIANCÉ”', 'naïve façade', '¿Qué?', 'Ünïcödé', '日本語', 'смотри', 'a\tb',
+        '100 °C ± 2', '£5 – €6',
+    ]  # fmt: skip
+    rows = ({'key': f'{number}', 'text': f'{texts[number % 10]} {number // 20}'} for number in range(200))
+    write(path, {'key': 'utf8', 'text': 'utf8'}, rows)
 
 
 @clean

@@ -8,11 +8,15 @@ import numpy as np
 
 from bags.checks.column import Column, Field, Numbers
 from bags.checks.definition import Check, Scores
-from bags.checks.usual import Array, interval_of, usual_numbers
+from bags.checks.usual import Array, action_of, interval_of, state_of, usual_numbers
 from bags.indexing import Int64s
 
 MIN_ITEMS = 8
 """Number of items of a datapoint from which it can be stuck."""
+
+
+MIN_MOVING_SHARE = 0.5
+"""Share of the items in which a partner moves, above which the robot was not at rest."""
 
 
 def _is_measured(field: Field) -> bool:
@@ -33,14 +37,20 @@ def _longest_runs(column: Column) -> Scores:
     if numbers.counts.max(initial=0) < MIN_ITEMS:
         return Scores(runs, items)
     # Commands at their limits are equal for a while, and no sensor stopped.
-    _add_runs(runs, items, numbers, usual.are_measured, (usual.low, usual.high))
+    limits = usual.low, usual.high
+    _add_runs(runs, items, numbers, usual.are_measured, limits, _partner(column))
     for number in np.flatnonzero(usual.have_noise & usual.are_measured).tolist():
         _add_runs(runs, items, numbers, [number], None)
     return Scores(runs, items)
 
 
 def _add_runs(
-    runs: Array, items: Int64s, numbers: Numbers, chosen: Any, limits: tuple[Array, Array] | None
+    runs: Array,
+    items: Int64s,
+    numbers: Numbers,
+    chosen: Any,
+    limits: tuple[Array, Array] | None,
+    partner: Array | None = None,
 ) -> None:
     """Adds the longest runs of equal numbers in some dimensions: their length, and their first item.
 
@@ -49,6 +59,8 @@ def _add_runs(
         numbers, chosen: The numbers, and the dimensions.
         limits: The lowest and highest usual numbers, (d,): runs at these limits, or first and last ones, do
             not count. None: all runs count.
+        partner: The actions of states, or the states of actions, (items, d): where they do not move either,
+            the robot was at rest.
     """
     owners, values = numbers.owners, numbers.items[:, chosen]
     starts = np.ones(len(owners), bool)
@@ -62,10 +74,26 @@ def _add_runs(
         low, high = (limit[chosen] for limit in limits)
         is_free = ((values[firsts] > low) & (values[firsts] < high)).any(1)
         repeats = np.where(is_inside & is_free, repeats, 0)
+    if partner is not None:
+        moves = np.zeros(len(owners), np.int64)
+        moves[1:] = (partner[1:] != partner[:-1]).any(1)
+        total = np.append(0, np.cumsum(moves))
+        is_moved = total[firsts + lengths] - total[firsts] > MIN_MOVING_SHARE * lengths
+        repeats = np.where(is_moved, repeats, 0)
     longer = repeats > np.nan_to_num(runs)[of_run]
     np.maximum.at(runs, of_run[longer], repeats[longer])
     are_longest = np.flatnonzero(longer & (repeats == runs[of_run]))[::-1]
     items[of_run[are_longest]] = numbers.item_of(firsts[are_longest], of_run[are_longest])
+
+
+def _partner(column: Column) -> Array | None:
+    """Returns the actions of states, or the states of actions, for each item; None if there are none."""
+    other = action_of(column.field) or state_of(column.field)
+    if other is None:
+        return None
+    numbers = column.other(other.name).numbers
+    is_same = np.array_equal(numbers.offsets, column.numbers.offsets)
+    return numbers.items[:, other.once(usual_numbers).are_measured] if is_same else None
 
 
 def _seconds(column: Column) -> Scores:
