@@ -172,9 +172,9 @@ def check(root, case):
     with writer(path, SPEC, metadata=metadata, **options) as made:
         for row in rows:
             made.append(row)
-    reader = bags.open(path)
+    reader, datapoints = bags.open(path), range(len(rows))
     if kind == 'select':
-        reader, rows, times = reader[::-1], rows[::-1], times[::-1]
+        reader, rows, times, datapoints = reader[::-1], rows[::-1], times[::-1], datapoints[::-1]
     absolute = tuple(None if bound is None else (offset + bound) / 1000 for bound in bounds)
     stride = case['stride'] if padding != 'drop' and bounds == (None, None) else 1
     wanted = expected(rows, times, chosen, every, padding, stride, bounds, offset)
@@ -192,7 +192,7 @@ def check(root, case):
     places = np.random.default_rng(0).permutation(len(view)).tolist()
     batch = view.batch(places)
     _, origins, anchors, _, _ = view.origins(places)
-    assert origins.tolist() == [wanted[place][0] for place in places]
+    assert origins.tolist() == [datapoints[wanted[place][0]] for place in places]
     assert anchors.tolist() == [wanted[place][1] for place in places]
     moments = [wanted[place][2] / 1000 for place in places]
     np.testing.assert_allclose(view.anchor_times(places), moments, rtol=0, atol=1e-6)
