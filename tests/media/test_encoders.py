@@ -59,7 +59,7 @@ def test_lazy_values_of_other_options_are_frames():
         stored = bags.encoders['video'](video, *args)
         assert stored != data
         assert bags.Video(stored).shape == video.shape
-    with pytest.raises(TypeError, match=r'got Audio: pass \(audio\[:\], audio.rate\)'):
+    with pytest.raises(TypeError, match=r'got Audio: pass \(.*, audio\.rate\)'):
         bags.encoders['audio'](bags.Audio(data, track=1))
 
 
