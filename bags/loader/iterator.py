@@ -55,6 +55,8 @@ class LoaderIterator(Iterator[Any]):
         """The order of the batches that are made ahead."""
         self._pool: WorkerPool | None = None
         self._is_closed = False
+        self._timer: Timer | None = None
+        """The time of this iteration, if it is measured."""
 
     def __repr__(self) -> str:
         progress = self._progress
@@ -82,16 +84,12 @@ class LoaderIterator(Iterator[Any]):
                     outcomes = self._pool.run(tasks, ahead=plan.prefetch)
             else:
                 outcomes = map(Outcome, tasks)  # `_made` runs the tasks.
-            self._batches = _made(outcomes, tasks, maker, self._recorder())
+            self._batches = _made(outcomes, tasks, maker, self._timer, self._pool)
             plan.progress = progress  # This iterator is the newest.
         except BaseException:
             self._stop()
             raise
         return self
-
-    def _recorder(self) -> Callable[[Outcome], None] | None:
-        """Returns a function to call with each finished task."""
-        return None
 
     def __iter__(self) -> Self:
         return self
@@ -232,7 +230,7 @@ class TimedIterator(LoaderIterator):
         super().__init__(plan, begin, worker, workers)
         counts = request_counts(plan.maker.dataset)
         ahead = (plan.prefetch or TASKS_PER_WORKER * plan.workers) if plan.workers else 0
-        self._timer = Timer(plan.workers, plan.processes, ahead, counts)
+        self._timer: Timer = Timer(plan.workers, plan.processes, ahead, counts)
 
     def start(self) -> Self:
         self._plan.timer = self._timer  # This iterator is the newest.
@@ -259,18 +257,13 @@ class TimedIterator(LoaderIterator):
         self._timer.add_hand_over(perf_counter() - start)
         return batch
 
-    def _recorder(self) -> Callable[[Outcome], None]:
-        timer, pool = self._timer, self._pool  # Not self: a cycle would keep workers alive.
-        return lambda outcome: timer.add_task(outcome, 0 if pool is None else pool.ready)
-
     def close(self) -> None:
         self._timer.end()
         super().close()
 
 
-def iterator_of(plan: LoaderPlan, begin: Cursor, worker: int = 0, workers: int = 1) -> LoaderIterator:
-    """Returns an iterator, which measures its time if the plan says so. Arguments as of `LoaderIterator`."""
-    return (TimedIterator if plan.timing else LoaderIterator)(plan, begin, worker, workers)
+ITERATORS = {False: LoaderIterator, True: TimedIterator}
+"""The iterators of a plan, by its option `timing`."""
 
 
 def worker_shard(plan: LoaderPlan, worker: int, workers: int, begin: Cursor | None = None) -> LoaderIterator:
@@ -285,7 +278,7 @@ def worker_shard(plan: LoaderPlan, worker: int, workers: int, begin: Cursor | No
         begin: Where to begin. Default: where the next iteration begins, which stays unchanged.
     """
     plan = plan if workers == 1 else plan.without_workers()
-    return iterator_of(plan, plan.next_cursor if begin is None else begin, worker, workers)
+    return ITERATORS[plan.timing](plan, plan.next_cursor if begin is None else begin, worker, workers)
 
 
 def _pool(maker: BatchMaker, workers: int, processes: bool) -> WorkerPool:
@@ -303,9 +296,10 @@ def _made(
     outcomes: Iterator[Outcome],
     tasks: Tasks,
     maker: BatchMaker,
-    record: Callable[[Outcome], None] | None,
+    timer: Timer | None,
+    pool: WorkerPool | None,
 ) -> Iterator[StepResult]:
-    """Yields the batches of tasks, and runs the tasks that no worker has run. Calls `record` with each."""
+    """Yields the batches of tasks, and runs the tasks that no worker has run."""
     for outcome in outcomes:
         if not outcome.is_done:
             outcome.result, outcome.error, outcome.seconds = do(maker.make, outcome.task)
@@ -314,12 +308,12 @@ def _made(
                 raise maker.located(outcome.task.start, outcome.error)
             # Make batches one at a time, to find the batch that kills a process.
             with _pool(maker, 1, True) as alone:
-                yield from _made(alone.run(range(n, n + 1) for n in outcome.task), tasks, maker, record)
+                yield from _made(alone.run(range(n, n + 1) for n in outcome.task), tasks, maker, timer, alone)
             continue
         made = outcome.result or []
         tasks.adapt(len(made), outcome.seconds)
-        if record is not None:
-            record(outcome)
+        if timer is not None:
+            timer.add_task(outcome, 0 if pool is None else pool.ready)
         made.reverse()
         while made:
             yield made.pop()  # A batch is freed as soon as its user drops it.

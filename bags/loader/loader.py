@@ -16,7 +16,7 @@ from bags.dataset.format.spec import Schema, type_texts
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.indexing import Int64s, as_indices
 from bags.loader.batches import MASK_COLUMN, BatchMaker, OnError, SkippedDatapoint, request_counts
-from bags.loader.iterator import LoaderIterator, iterator_of
+from bags.loader.iterator import ITERATORS, LoaderIterator
 from bags.loader.plan import LoaderPlan
 from bags.loader.rows import MapStyle, RowBatches
 from bags.loader.steps import Cursor, LastBatch, Schedule, State, plan_steps
@@ -262,7 +262,7 @@ class Loader:
     # Iteration.
 
     def __iter__(self) -> LoaderIterator:
-        return iterator_of(self._plan, self._plan.begin()).start()
+        return ITERATORS[self._plan.timing](self._plan, self._plan.begin()).start()
 
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration begin with this epoch; later iterations follow it."""
