@@ -8,6 +8,7 @@ import hashlib
 import json
 import re
 import shutil
+import threading
 import urllib.parse
 from pathlib import Path
 
@@ -88,6 +89,7 @@ class UploadHub(Hub):
     def __init__(self, folder):
         self.folder = Path(folder)
         self.chunk, self.ignored, self.titles, self.refused, self.lost = 30_000, set(), [], {}, 0
+        self.committing = threading.Lock()
         self.address = ''
         """The address in responses, if the client sees another one."""
         (self.folder / ('a' * 40)).mkdir(parents=True)
@@ -154,6 +156,10 @@ class UploadHub(Hub):
         return self.json(handler, {})
 
     def commit(self, handler, revision):
+        with self.committing:  # A hub compares the parent and moves the branch in one step.
+            return self.commit_alone(handler, revision)
+
+    def commit_alone(self, handler, revision):
         lines = [json.loads(line) for line in handler.body.splitlines()]
         header, parent = lines[0]['value'], self.branches[revision]
         if header.get('parentCommit', parent) != parent:
