@@ -185,3 +185,10 @@ test('durations, and statistics of each joint', async () => {
   await row('wav').getByText(/^[\d.]+ s /).waitFor();
   await row('flac').getByText(/^[\d.]+ s /).waitFor();
 });
+
+test('statistics of before datapoints were added are not shown', async () => {
+  await open('grown', 'view=fields');
+  await page.getByText('5 datapoints').first().waitFor();
+  await row('state').getByText(/items/).first().waitFor();
+  expect(await row('state').locator('.joints').count()).toBe(0);
+});

@@ -654,6 +654,12 @@ def write_episode(folder):
             }
         )
     bags.statistics(folder / 'episode', fields=['state', 'force', 'episode', 'top_camera'], keep=True)
+    for count, name in ((3, 'grown'), (2, 'more')):
+        with bags.ShardedDatasetWriter(folder / name, {'state': 'array(float32,2)[]'}) as writer:
+            for _ in range(count):
+                writer.append({'state': np.ones((4, 2), np.float32)})
+    bags.statistics(folder / 'grown', keep=True)
+    bags.append(folder / 'more', folder / 'grown', progress=False)
     spec = {
         'id': 'int',
         'keywords': 'utf8[]',
