@@ -329,10 +329,9 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
     fields, needs = {}, set[str]()
     for name, field_type in schema.items():
         sample = samples[name]
-        names = [f'{stem}{end}' for stem in (name, f'limits.{name}') for end in BAG_SUFFIXES]
         fields[name] = FieldInfo(
             field_type.text,
-            sum(totals[file] for file in [*names, f'{name}.idx']),
+            bytes_of_field(totals, name),
             _linked_bytes(location, paths, name, needs) if name + LINKED[0] in totals else 0,
             f'{name}.bagz' in totals,
             sample.ratio(),
@@ -345,7 +344,7 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         location.path,
         datapoints,
         len(paths),
-        sum(size for name, size in totals.items() if name.endswith((*BAG_SUFFIXES, '.idx'))),
+        bytes_of_bags(totals),
         sum(field.linked_bytes for field in fields.values()),
         totals['refs.bag'] + totals['limits.refs.bag'],
         unfinished,
@@ -357,6 +356,17 @@ def _dataset_info(location: Location, path: Any, storage: Mapping[str, Any]) -> 
         metadata,
         sorted(needs),
     )
+
+
+def bytes_of_field(sizes: Mapping[str, int], field: str) -> int:
+    """Returns the bytes of the records and limits of a field, given the bytes of files by name."""
+    names = [f'{stem}{end}' for stem in (field, f'limits.{field}') for end in BAG_SUFFIXES]
+    return sum(sizes.get(file, 0) for file in (*names, f'{field}.idx'))
+
+
+def bytes_of_bags(sizes: Mapping[str, int]) -> int:
+    """Returns the bytes of the records and limits of all bags, given the bytes of files by name."""
+    return sum(size for name, size in sizes.items() if name.endswith((*BAG_SUFFIXES, '.idx')))
 
 
 def _seconds(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import hashlib
 import os
@@ -19,7 +20,7 @@ from bags.dataset.format.shard_index import INDEX, MAX_INDEX_BYTES, Shard, dump_
 from bags.dataset.format.spec import Schema
 from bags.interop.hub.repository import HubRepository, git_digest, is_git_digest
 from bags.maintenance.consolidate import describe_folder
-from bags.maintenance.info import DatasetInfo
+from bags.maintenance.info import DatasetInfo, bytes_of_bags, bytes_of_field
 from bags.maintenance.location import Location
 
 
@@ -132,21 +133,25 @@ def info_after(plan: AppendPlan, new_info: DatasetInfo) -> DatasetInfo:
 
     The counts come from the descriptions of all shards; distributions would need their records.
     """
-    fields = {}
-    for name, field in new_info.fields.items():
-        names = {f'{name}{suffix}' for suffix in BAG_SUFFIXES} | {f'{name}.idx'}
-        count = sum(size for shard in plan.shards for file, size in shard.sizes.items() if file in names)
-        fields[name] = dataclasses.replace(
-            field, bytes=count, linked_bytes=0, record_bytes=None, items=None, seconds=None
+    totals = collections.Counter[str]()
+    for shard in plan.shards:
+        totals.update(shard.sizes)
+    fields = {
+        name: dataclasses.replace(
+            field,
+            bytes=bytes_of_field(totals, name),
+            linked_bytes=0,
+            record_bytes=None,
+            items=None,
+            seconds=None,
         )
-    suffixes = (*BAG_SUFFIXES, '.idx')
+        for name, field in new_info.fields.items()
+    }
     return dataclasses.replace(
         new_info,
         datapoints=sum(shard.length or 0 for shard in plan.shards),
         shards=len(plan.shards),
-        bytes=sum(
-            size for shard in plan.shards for name, size in shard.sizes.items() if name.endswith(suffixes)
-        ),
+        bytes=bytes_of_bags(totals),
         fields=fields,
     )
 

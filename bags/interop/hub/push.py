@@ -123,7 +123,9 @@ def _append(
     new, readme = new_shards(location, files), posixpath.join(folder, README)
     new_info = info(location.path)
     assert isinstance(new_info, DatasetInfo)
-    for is_last in (*[False] * (MAX_APPEND_TRIES - 1), True):
+    tries = 0
+    while True:
+        tries += 1
         head = repository.head()
         existing = repository.tree(head)
         plan = plan_append(new, repository, folder, head, existing)
@@ -136,7 +138,7 @@ def _append(
         try:
             commit = repository.commit(additions, plan.removed, title, head)
         except BranchChangedError:
-            if is_last:
+            if tries == MAX_APPEND_TRIES:
                 raise
             continue  # The new shards follow those of the other commit.
         if plan.removed:
@@ -147,7 +149,6 @@ def _append(
                 stacklevel=4,
             )
         return commit
-    raise AssertionError
 
 
 def _may_write_card(repository: HubRepository, readme: str, commit: str, existing: Mapping[str, str]) -> bool:
