@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.checks.column import Field
 from bags.checks.definition import Check, FieldScores
 
 
+def _present(field: Field) -> npt.NDArray[np.bool_]:
+    return field.dataset.are_present(np.arange(len(field.dataset)), field.name)
+
+
 def _share(field: Field) -> FieldScores:
-    present = field.dataset.are_present(np.arange(len(field.dataset)), field.name)
-    return FieldScores(np.array([1 - present.mean()]))
+    return FieldScores(np.array([1 - field.once(_present).mean()]))
 
 
 def _all(field: Field) -> FieldScores:
-    return FieldScores(
-        np.array([not field.dataset.are_present(np.arange(len(field.dataset)), field.name).any()])
-    )
+    return FieldScores(np.array([not field.once(_present).any()]))
 
 
 CHECKS = (
