@@ -72,9 +72,9 @@ def _plain_scheduling():
         os.sched_setscheduler(0, os.SCHED_OTHER, os.sched_param(0))
 
 
-# Examples have no deadline, and are the same 50 in each run, unless a test says a number. The profile
-# `search` draws more of them and other ones each time.
-hypothesis.settings.register_profile('bags', deadline=None, derandomize=True, max_examples=50)
+# Examples have no deadline, and are the same in each run. The profile `search` draws more of them and
+# other ones each time.
+hypothesis.settings.register_profile('bags', deadline=None, derandomize=True)
 hypothesis.settings.register_profile('search', deadline=None, max_examples=2000)
 hypothesis.settings.load_profile(os.environ.get('HYPOTHESIS_PROFILE', 'bags'))
 

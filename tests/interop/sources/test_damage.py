@@ -23,7 +23,7 @@ SAMPLES = [
     )),
     PEERS / 'bagz-zstd.bagz',
 ]  # fmt: skip
-CHANGES = 4
+CHANGES = 6
 
 
 def changed(data, rng):

@@ -636,7 +636,7 @@ def test_all_that_cannot_be_imported_is_a_bags_error(tmp_path):
     files |= {'json': b'{"a": [1, 2, {"b": null}]}', 'txt': 'ß'.encode() * 9, 'npy': table.getvalue()}
     files['cls'] = b'12'
     types = {'npy': 'array', 'cls': 'int(8)'}
-    for number in range(100):
+    for number in range(200):
         extension = chance.choice(sorted(files))
         content = bytearray(files[extension])
         place = chance.randrange(min(len(content), 400))

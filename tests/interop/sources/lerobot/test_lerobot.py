@@ -444,7 +444,7 @@ def test_linked_frames_and_windows_are_those_of_the_file(options, tmp_path):
 
 
 def test_linking_copies_no_video_and_reads_each_header_once(tmp_path, monkeypatch):
-    lengths, cameras = (3,) * 20, ('left', 'right')
+    lengths, cameras = (3,) * 60, ('left', 'right')
     root = make(tmp_path / 'in', lengths, cameras=cameras)
     found, find = [], demux.find_moov
     bags.convert(root, tmp_path / 'copy')
@@ -464,7 +464,7 @@ def test_linking_copies_no_video_and_reads_each_header_once(tmp_path, monkeypatc
             for each in (copy, dataset)
         ]
         found.clear()
-        assert views[1].batch(range(0, 60, 7))['right'].shape == (9, 2, 32, 32, 3)
+        assert views[1].batch(range(0, 120, 7))['right'].shape == (18, 2, 32, 32, 3)
         assert len(found) == 1
         for row, other in zip(*views, strict=True):
             assert all(np.array_equal(row[name], other[name]) for name in row)
