@@ -154,14 +154,18 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any without
         info, plan = import_optional('torch').utils.data.get_worker_info(), plan_of(self.loader)
         if info is None:
             batches = worker_shard(plan, 0, 1, plan.begin())
-        elif not plan.has_current_weights:
-            return OutdatedWeights()
         else:
-            batches = worker_shard(plan.without_workers(), info.id, info.num_workers, self._begin(info))
+            cursor = self._begin(info)
+            if cursor is None:
+                return OutdatedWeights()
+            batches = worker_shard(plan.without_workers(), info.id, info.num_workers, cursor)
         return Tensors(batches) if self.tensors else batches
 
-    def _begin(self, info: Any) -> Cursor:
+    def _begin(self, info: Any) -> Cursor | None:
         """Returns the cursor at which a worker begins. The first worker of an iteration advances the loader.
+
+        None if the weights were changed after the workers had started and before the iteration began. A
+        worker that begins after the first one keeps the weights with which the iteration began.
 
         Raises:
             RuntimeError: Another worker was killed while it held the lock.
@@ -185,8 +189,11 @@ class IterableDataset(Base):  # type: ignore[misc, unused-ignore]  # Any without
                 None,
             )
             if number is None:
+                plan = plan_of(self.loader)
+                if not plan.has_current_weights:
+                    return None
                 number = -1
-                rows = [*rows[1:], [key, 0, *plan_of(self.loader).begin()]]
+                rows = [*rows[1:], [key, 0, *plan.begin()]]
             rows[number][1] += 1
             self._begun.copy_(self._begun.new_tensor(rows))
             return Cursor(*rows[number][2:])
@@ -233,7 +240,7 @@ class OutdatedWeights(Iterator[Any]):
     def __next__(self) -> Any:
         raise RuntimeError(
             'weights were changed after the workers of the DataLoader started, which have the weights of '
-            'before: persistent_workers=False starts workers for each iteration'
+            'before: iterate again (with persistent_workers=False, which starts workers for each iteration)'
         )
 
 

@@ -520,6 +520,27 @@ def test_new_weights_hold_from_the_next_batch_or_iteration(tmp_path, workers):
     assert all((batch['id'] >= 40).all() for batch in loader)
 
 
+def test_a_worker_that_begins_late_keeps_the_weights_of_its_iteration(tmp_path):
+    changed = torch.multiprocessing.get_context('fork').Event()
+
+    def wait(worker: int) -> None:
+        assert not worker or changed.wait(60)
+
+    bags.from_numpy({'id': np.arange(60)}, tmp_path / 'd')
+    sampler = bags.samplers.Mixture([40, 20], weights=[1, 1], samples=20)
+    source = bags.torch.IterableDataset(bags.Loader(bags.open(tmp_path / 'd'), 5, sampler=sampler))
+    loader = data.DataLoader(
+        source, batch_size=None, num_workers=2, worker_init_fn=wait, multiprocessing_context='fork'
+    )
+    batches = iter(loader)
+    rows = [next(batches)['id']]
+    assert source.loader.set_weights([0, 1]) == 20
+    changed.set()
+    rows += [batch['id'] for batch in batches]
+    expected = np.concatenate([source.loader.indices(0, step) for step in range(4)])
+    assert sorted(torch.cat(rows).tolist()) == sorted(expected.tolist())
+
+
 def test_workers_that_stay_refuse_new_weights(tmp_path):
     bags.from_numpy({'id': np.arange(60)}, tmp_path / 'd')
     source = bags.torch.IterableDataset(
