@@ -1032,7 +1032,7 @@ class Dataset(Shareable, abc.ABC):
         index = check_index(index, len(self))
         asked: Selection = dict.fromkeys(self.schema, True) if selection is None else selection
         columns = self.read_selection(np.array([index], np.int64), asked, read_values)
-        return {name: values[0] for name, values in columns.items()}
+        return dict(zip(columns, map(operator.itemgetter(0), columns.values()), strict=True))
 
     def read_rows(self, indices: Int64s, selection: Selection) -> list[Datapoint]:
         columns = self.read_selection(indices, selection, read_values)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, NamedTuple
@@ -14,6 +15,7 @@ import numpy.typing as npt
 from bags.dataset.base import Dataset
 from bags.dataset.format.registry import NUMBER_FORMATS
 from bags.dataset.reading.batch import split
+from bags.dataset.reading.columns import read_column
 from bags.dataset.reading.selection import Fields, select_fields
 from bags.errors import BagsError, CorruptError, DecodeError, StackError
 from bags.indexing import Int64s, as_indices
@@ -200,16 +202,17 @@ class BatchMaker:
 
     def _columns(self, indices: Int64s, pieces: Pieces | None, clock: TaskClock | None) -> Any:
         """Returns the columns of datapoints, or of pieces of them."""
-        dataset, fields, streams = self.dataset, self.fields, self._streams
-        if clock is None or not isinstance(dataset, Dataset):
-            if pieces is None:
-                return dataset.batch(indices, fields)
-            return read_pieces(dataset, pieces, fields, streams)
-        if pieces is None:
+        dataset, fields = self.dataset, self.fields
+        if pieces is not None:
+            read = functools.partial(read_pieces, dataset, pieces, fields, self._streams)
+        elif isinstance(dataset, Dataset):
             selection = select_fields(fields, dataset.schema)
-            chosen = as_indices(indices, len(dataset))
-            return clock.read_columns(dataset, lambda read: dataset.read_selection(chosen, selection, read))
-        return clock.read_columns(dataset, lambda read: read_pieces(dataset, pieces, fields, streams, read))
+            read = functools.partial(dataset.read_selection, as_indices(indices, len(dataset)), selection)
+        else:
+            return dataset.batch(indices, fields)
+        if clock is None or not isinstance(dataset, Dataset):
+            return read(read_column)
+        return clock.read_columns(dataset, read)
 
     def _read(
         self,

@@ -73,9 +73,8 @@ class Packets:
         from av import Packet
 
         table = self.table
-        offsets, sizes, keys = (
-            column[start:stop].tolist() for column in (table.offsets, table.sizes, table.keys)
-        )
+        offsets, sizes = table.offsets[start:stop].tolist(), table.sizes[start:stop].tolist()
+        keys = table.keys[start:stop].tolist()
         for numbers, begin, end in self.ranges(start, stop):
             data: Any = memoryview(self.file.read_at(begin, end - begin))
             for number in numbers:

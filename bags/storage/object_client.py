@@ -185,7 +185,7 @@ class ObjectClient(abc.ABC):
         expected = min(stop, stat.size) if start is None else stop - start
         if len(data) != expected:
             raise TransientError(f'expected {expected} bytes, got {len(data)}')
-        self.policy.counter.add(received=len(data))
+        self.policy.counter.received[threading.get_ident()] += len(data)
         return stat, data
 
     def head(self, path: str) -> Stat:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import threading
+from collections import defaultdict
 from typing import NamedTuple
 
 
@@ -24,23 +24,23 @@ class RequestCounts(NamedTuple):
 class RequestCounter:
     """Counts requests, in this process and before it was forked.
 
-    Usable by threads and forked children, as it has no lock: each thread has its own numbers.
+    Usable by threads and forked children, as it has no lock: each thread changes only its own numbers, those
+    of its `threading.get_ident()`.
     """
 
     def __init__(self) -> None:
-        self._counts: dict[int, tuple[int, int, int]] = {}
-        """Requests, bytes and retries, by thread."""
+        self.requests: defaultdict[int, int] = defaultdict(int)
+        """Attempts, by thread."""
+        self.received: defaultdict[int, int] = defaultdict(int)
+        """Bytes, by thread."""
+        self.retries: defaultdict[int, int] = defaultdict(int)
+        """Attempts after the first, by thread."""
         self.connected: set[str] = set()
         """Servers that have responded to a request, in this process or before it was forked."""
 
     @property
     def counts(self) -> RequestCounts:
         """The sums of all threads."""
-        counts = list(self._counts.values())  # A copy, as threads may add their first request meanwhile.
-        return RequestCounts(*map(sum, zip(*counts, strict=True))) if counts else RequestCounts()
-
-    def add(self, requests: int = 0, received: int = 0, retries: int = 0) -> None:
-        """Adds requests, received bytes, and retries."""
-        thread = threading.get_ident()
-        before = self._counts.get(thread, (0, 0, 0))
-        self._counts[thread] = before[0] + requests, before[1] + received, before[2] + retries
+        # Copies, as threads may add their first request meanwhile.
+        by_thread = (list(numbers.values()) for numbers in (self.requests, self.received, self.retries))
+        return RequestCounts(*map(sum, by_thread))

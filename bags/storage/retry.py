@@ -12,6 +12,7 @@ import dataclasses
 import errno
 import logging
 import random
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -89,10 +90,10 @@ def with_retries(
     Raises:
         StorageTimeoutError, OSError: All attempts failed; names the path and the last reason.
     """
-    start, attempts, counter = time.monotonic(), 0, policy.counter
+    start, attempts, counter, thread = time.monotonic(), 0, policy.counter, threading.get_ident()
     server = '/'.join(path.split('/', 3)[:3])  # https://host or s3://bucket. A client may have many.
     while True:
-        counter.add(requests=1)
+        counter.requests[thread] += 1
         try:
             result = work(path, *args, **options)
         except Exception as exc:
@@ -118,7 +119,7 @@ def with_retries(
                 raise OSError(errno.EIO, reason, path) from None if error.no_connection else exc
             text = '%s: %s (try %d of %d, the next in %.1f s)'
             logger.warning(text, path, error.reason, attempts, policy.retries + 1, delay)
-            counter.add(retries=1)
+            counter.retries[thread] += 1
         else:
             counter.connected.add(server)
             return result

@@ -188,7 +188,7 @@ def select_fields(fields: Fields, schema: Schema) -> Selection:
             raise KeyError(no_field(name, schema) + _advice_of_path(name, schema))
         if items is True:
             selection[name] = True
-        elif isinstance(items, range | slice) and has_items(schema[name]):
+        elif isinstance(items, range | slice) and schema[name].sequence:
             selection[name] = items
         elif items is not False:
             selection[name] = _as_items(name, items, schema)
@@ -281,6 +281,8 @@ def _as_items(name: str, items: Any, schema: Schema) -> Items:
         raise TypeError(f'{detail}: expected {expected}, got {items!r}')
     if isinstance(items, list | tuple | np.ndarray):
         return as_integers(items, f'field {name!r}')
+    if isinstance(items, range | slice):
+        return items
     raise TypeError(
         f'field {name!r}: expected True, False, a range, a slice or a list of items, got {items!r}'
     )
