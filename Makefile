@@ -21,12 +21,16 @@ WORKERS = $(shell $(BIN)/python -c 'import os; print(min(8, len($(CORES)) + 1))'
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help test lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-lerobot-0.6 test-megatron test-oldest test-cloud test-systems test-freethreaded fuzz viewer test-viewer dist clean
+.PHONY: help test pytest lint format slow campaigns demo bench bench-remote bench-tables docs flows layers notebooks pictures test-adapters test-lerobot test-lerobot-0.6 test-megatron test-oldest test-cloud test-systems test-freethreaded fuzz viewer test-viewer dist clean
 
 help: ## lists the targets
 	@grep -hE '^[a-z0-9.-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | awk -F '\t' '{printf "make %-18s %s\n", $$1, $$2}'
 
-test: lint ## ruff, mypy, and the tests with every example in the docs (ARGS='-k limits' selects tests)
+# At the same time: mypy uses one core.
+test: .venv/ready ## ruff, mypy, and the tests with every example in the docs (ARGS='-k limits' selects tests)
+	@$(MAKE) --no-print-directory -j 2 lint pytest
+
+pytest: .venv/ready
 	@$(STRACE)
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal $(ARGS)
 
