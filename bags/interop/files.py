@@ -6,6 +6,7 @@ import abc
 import io
 import json
 import math
+import tokenize
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO, Generic, NamedTuple, TypeVar, cast
@@ -314,6 +315,9 @@ def read_npy_header(file: SeekableFile, size: int) -> tuple[tuple[int, ...], boo
     """Returns shape, order and dtype of a .npy file of `size` bytes; the elements follow.
 
     `np.load` allocates the size in the header before it checks the number of bytes.
+
+    Raises:
+        ValueError: The header is damaged, or contradicts the size.
     """
     begin = file.tell()
     for attempt in range(MAX_PARSES):
@@ -326,6 +330,10 @@ def read_npy_header(file: SeekableFile, size: int) -> tuple[tuple[int, ...], boo
             if attempt == MAX_PARSES - 1:
                 raise
             file.seek(begin)
+        except (SyntaxError, tokenize.TokenError, RecursionError, TypeError, OverflowError) as exc:
+            raise ValueError(f'expected the header of a .npy file: {exc}') from exc
+    if any(length < 0 for length in shape):
+        raise ValueError(f'expected a shape, got {shape}')
     expected, actual = math.prod(shape) * dtype.itemsize, size - file.tell()
     if expected != actual and not dtype.hasobject:
         raise ValueError(f'expected {expected} bytes for shape {shape}, got {actual}')

@@ -30,6 +30,10 @@ from bags.dataset.format.spec import dump_spec, load_spec, parse_spec
 from bags.formats.audio import find_samples
 from bags.formats.signatures import check_end, check_whole, identify
 from bags.interop.sources.tables.parquet_footer import read_row_groups
+from bags.interop.sources.tokens.megatron import MegatronFile
+from bags.interop.sources.tokens.plain_files import PlainFile
+from bags.interop.sources.tokens.token_file import TokenOptions
+from bags.interop.targets.megatron_index import HEADER, MAGIC, VERSION
 from bags.keys.index import KeyIndex
 from bags.media.headers import parse_header
 from bags.media.mp4 import UnusualTrackError, find_moov, find_track
@@ -138,6 +142,50 @@ def read_header(data):
                 start, stop = parser.send(head)
                 assert 0 <= start < stop <= len(data)
                 head = data[start:stop]
+
+
+def ranges_of(tokens):
+    """Reads where the documents of a file of tokens are, which must be inside the file."""
+    count = min(tokens.count, 1000)
+    starts, stops = tokens.ranges(0, count)
+    assert len(starts) == len(stops) == count
+    assert bool(((starts >= 0) & (starts <= stops) & (stops <= tokens.file.size)).all())
+    for values in tokens.values(0, count).values():
+        assert len(values.data) == values.sizes.sum()
+
+
+def read_megatron_index(data):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, 'tokens.bin')
+        path.write_bytes(bytes(14))
+        path.with_suffix('.idx').write_bytes(data)
+        for by in ('sequence', 'document'):
+            ranges_of(MegatronFile(str(path), None, by))
+
+
+def read_tokens(data):
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, 'tokens')
+        path.write_bytes(data)
+        for options in (TokenOptions(length=3), TokenOptions()):  # Rows have their length from the header.
+            with contextlib.suppress(bags.SourceError):
+                ranges_of(PlainFile(str(path), None, options))
+
+
+def example_index():
+    """Returns an index of three sequences in two documents."""
+    lengths = np.array([2, 0, 5], '<i4').tobytes()
+    pointers, documents = np.array([0, 4, 4], '<i8').tobytes(), np.array([0, 2, 3], '<i8').tobytes()
+    return HEADER.pack(MAGIC, VERSION, 8, 3, 3) + lengths + pointers + documents
+
+
+def example_tokens():
+    """Returns a file of tokens of llm.c, and arrays of one and two dimensions."""
+    file, rows = io.BytesIO(), io.BytesIO()
+    np.save(file, np.arange(7, dtype=np.uint16))
+    np.save(rows, np.arange(6, dtype=np.int32).reshape(2, 3))
+    llm_c = struct.pack('<iii', 20240520, 1, 7).ljust(1024, b'\0') + bytes(14)
+    return [llm_c, file.getvalue(), rows.getvalue()]
 
 
 def box(name, content):
@@ -261,6 +309,12 @@ TARGETS = {
         FORMAT_ERRORS,
         [footer_of(a=[1, None, 3], b=[[True], [], None])],
     ),
+    'megatron-index': (
+        read_megatron_index,
+        (bags.SourceError,),
+        [example_index(), example_index() + bytes(3)],
+    ),
+    'tokens': (read_tokens, (), example_tokens()),
     'header': (
         read_header,
         (),

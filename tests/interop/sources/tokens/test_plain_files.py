@@ -107,6 +107,7 @@ def test_npy(tmp_path):
         (bytes(8), {'dtype': 'uint16', 'end': 65536}, 'expected the token at the end .* in uint16'),
         (b'\x93NUMPY\1', {'length': 1}, 'does not match its format'),
         (npy(np.zeros(3, 'u2'))[:-1], {'length': 1}, 'expected 6 bytes for shape'),
+        (npy(np.zeros(3, 'u2')).replace(b'(3,)', b'(3,('), {'length': 1}, 'header of a .npy file'),
         (npy(np.zeros(3, 'f4')), {'length': 1}, 'expected integers in one dimension'),
         (npy(np.zeros((3, 2), 'u2', 'F')), {}, 'in Fortran order'),
         (npy(np.zeros((3, 0), 'u2')), {}, 'expected rows of one token or more'),
