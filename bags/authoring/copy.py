@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, Literal, Unpack
 
-from bags.authoring.save import NO_LINKS, AddedFields, save
+from bags.authoring.save import NO_LINKS, save
 from bags.dataset.base import check_dataset
 from bags.dataset.format.options import WriteOptions, WriterSettings
 from bags.dataset.open import open as open_dataset
@@ -17,6 +17,7 @@ from bags.progress.source_options import advise_source_options
 from bags.progress.write_result import WriteResult
 from bags.storage.urls import plain_path
 from bags.validation import merge
+from bags.views.computed_fields import AddedFields
 
 
 def copy(

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bags.authoring.computed_fields import ComputedFields, join_entries, run_of
 from bags.authoring.copy_plan import ByteRanges, CopyChunk, CopyPlan
 from bags.bag.compression import Zstd
 from bags.bag.options import CompressionZstd
@@ -23,6 +22,7 @@ from bags.indexing import Int64s, offsets_of
 from bags.links.link_builder import LinkRun
 from bags.storage import File
 from bags.storage.range_file import RangeFile
+from bags.views.computed_fields import ComputedFields, join_entries, run_of
 
 MIN_FILE_COPY_BYTES = 1 << 17
 """Mean bytes of a range from which on the operating system copies ranges from file to file."""

@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from bags.authoring.computed_fields import ComputedFields
 from bags.authoring.copy_plan import Planner, copied_type
 from bags.authoring.copy_records import ChunkReader
 from bags.bag.limits import ENTRY
@@ -37,10 +36,8 @@ from bags.progress.progress import progress as show_progress
 from bags.progress.progress_log import ProgressLog, resumed
 from bags.progress.write_result import Skipped, WriteResult
 from bags.validation import at_least, merge, one_of, worker_count
+from bags.views.computed_fields import AddedFields, ComputedFields, added_fields
 from bags.workers.pool import WorkerPool
-
-AddedFields = Mapping[str, tuple[str, Callable[[Mapping[str, Any]], Any]]]
-"""The option `add`: by field, its type, and a function from a batch to the values of its datapoints."""
 
 NO_LINKS = 'dataset.save(path, link=(FIELD, …)) links fields of a dataset'
 ALL_COPIED = (
@@ -77,7 +74,7 @@ def save(
     one_of('on_error', on_error, ('raise', 'skip'))
     batch_size = at_least('batch_size', batch_size, 1)
     workers = worker_count(workers)
-    new, functions = _added(add)
+    new, functions = added_fields(add)
     chosen = select_whole(fields, source.schema, 'copy')
     names = [name for name in source.schema if name in chosen and name not in new]
     firsts = first_sources(source, names)
@@ -319,18 +316,6 @@ class Parents:
                     self._permission.check(path)
                 except PermissionError:
                     self.untrusted.add(dataset_folder(folder))
-
-
-def _added(add: AddedFields | None) -> tuple[Schema, dict[str, Callable[[Mapping[str, Any]], Any]]]:
-    """Returns the types and the functions of new fields."""
-    if not isinstance(add, Mapping | None):
-        raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
-    pairs: Mapping[str, Any] = add or {}
-    for name, pair in pairs.items():
-        if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
-            raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
-    schema = parse_spec({name: field_type for name, (field_type, _) in pairs.items()})
-    return schema, {name: function for name, (_, function) in pairs.items()}
 
 
 def first_sources(dataset: Dataset, fields: list[str]) -> dict[str, FieldRecords]:

@@ -1,4 +1,4 @@
-"""New fields of a copy, which functions compute from batches of the dataset."""
+"""New fields of a dataset, which functions compute from batches of it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bags.bag.checksums import digest_function
 from bags.dataset.base import Dataset
 from bags.dataset.format import registry
 from bags.dataset.format.refs import MISSING, Refs
-from bags.dataset.format.spec import FieldType, Schema
+from bags.dataset.format.spec import FieldType, Schema, parse_spec
 from bags.dataset.reading.batch import Column
 from bags.dataset.reading.columns import read_column
 from bags.dataset.reading.field_reader import FieldReader
@@ -23,17 +23,22 @@ from bags.dataset.writing.field_writer import RecordRun
 from bags.formats.signatures import FORMAT_OF_TYPE
 from bags.indexing import Int64s
 
+ComputeField = Callable[[Mapping[str, Any]], Any]
+"""A function from a batch, a mapping of fields to columns, to the values of its datapoints."""
+AddedFields = Mapping[str, tuple[str, ComputeField]]
+"""The option `add`: by field, its type, and a function from a batch to the values of its datapoints."""
+
 ENCODED_TYPES = {*FORMAT_OF_TYPE, 'image'}
 """Types whose values change when they are encoded. `video` and `audio` store files as they are."""
 
 
 @dataclasses.dataclass(eq=False)
 class ComputedFields:
-    """New fields of a copy: functions compute them from batches of the dataset."""
+    """New fields, which functions compute from batches of the dataset."""
 
     dataset: Dataset
     schema: Schema
-    functions: Mapping[str, Callable[[Mapping[str, Any]], Any]]
+    functions: Mapping[str, ComputeField]
     """The function of each field from a batch to values; called by one thread at a time."""
     encoder: Encoder
     batch_size: int
@@ -53,11 +58,20 @@ class ComputedFields:
         """
         encoded: dict[str, list[Any]] = {name: [] for name in self.schema}
         for start in range(0, len(indices), self.batch_size):
-            part = indices[start : start + self.batch_size]
-            batch = LazyBatch(self.dataset, part)
-            for name in self.schema:
-                encoded[name] += self._encode(name, batch, part)
+            for name, entries in self.encode_batch(indices[start : start + self.batch_size]).items():
+                encoded[name] += entries
         return {name: join_entries(entries, self.schema[name].sequence) for name, entries in encoded.items()}
+
+    def encode_batch(self, indices: Int64s) -> dict[str, list[Any]]:
+        """Returns the records of each new field, computed from one batch.
+
+        A record is bytes, for a sequence a list of bytes, and None for a missing value.
+
+        Raises:
+            ValueError, EncodeError: As `compute`.
+        """
+        batch = LazyBatch(self.dataset, indices)
+        return {name: self._encode(name, batch, indices) for name in self.schema}
 
     def _encode(self, name: str, batch: LazyBatch, indices: Int64s) -> list[Any]:
         where = f'datapoints {int(indices[0])} to {int(indices[-1])}'
@@ -65,7 +79,7 @@ class ComputedFields:
             with self._lock:
                 values = self.functions[name](batch)
         except Exception as exc:
-            exc.add_note(f'in the function of field {name!r}, on {where}')
+            exc.add_note(f'in the function of field {name!r}, on {where}{self._failing(name, indices)}')
             raise
         if not hasattr(values, '__len__') or len(values) != len(indices):
             got = f'{len(values)}' if hasattr(values, '__len__') else type(values).__name__
@@ -86,6 +100,40 @@ class ComputedFields:
                 exc.add_note(f'from the function of field {name!r}, for datapoint {index}')
                 raise
         return records
+
+    def _failing(self, name: str, indices: Int64s) -> str:
+        """Returns which datapoint of a batch the function of a field fails for, for a note.
+
+        The batch is halved, so the function is called for at most twice the datapoints of the batch.
+        """
+        part = indices
+        while len(part) > 1:
+            half = len(part) // 2
+            halves = part[:half], part[half:]
+            part = next((each for each in halves if self._raises(name, each)), part[:0])
+        if not len(part):
+            return ', but it raises no error for smaller batches of them'
+        return f'; it also fails for datapoint {int(part[0])} alone' if len(indices) > 1 else ''
+
+    def _raises(self, name: str, indices: Int64s) -> bool:
+        try:
+            with self._lock:
+                self.functions[name](LazyBatch(self.dataset, indices))
+        except Exception:
+            return True
+        return False
+
+
+def added_fields(add: AddedFields | None) -> tuple[Schema, dict[str, ComputeField]]:
+    """Returns the types and the functions of new fields."""
+    if not isinstance(add, Mapping | None):
+        raise TypeError(f'add: expected a mapping of fields to a type and a function, got {add!r:.80}')
+    pairs: Mapping[str, Any] = add or {}
+    for name, pair in pairs.items():
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and callable(pair[1])):
+            raise TypeError(f'add: expected a type and a function for field {name!r}, got {pair!r}')
+    schema = parse_spec({name: field_type for name, (field_type, _) in pairs.items()})
+    return schema, {name: function for name, (_, function) in pairs.items()}
 
 
 class LazyBatch(Mapping[str, Column]):
