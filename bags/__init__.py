@@ -3,7 +3,7 @@
     bag        a file of records: `bags.bag.Reader`, `bags.bag.Writer`, `bags.bag.Index`
     formats    `bags.encoders`, `bags.decoders`: values to records and back
     datasets   `bags.open` and the readers and writers of one folder or of many
-    views      `dataset.select`, `filter`, `windows`; `concat` and `join`: datasets over other datasets
+    views      `dataset.select`, `filter`, `windows`; `concat`, `join`, `computed`: datasets over datasets
     edits      `dataset.drop`, `rename`, `update`, `split`, `unique`: views too; `dataset.diff`
     frameworks `bags.torch`, `bags.grain`, `bags.jax`: batches for PyTorch, Grain and JAX; `bags.lerobot`
     pipelines  `bags.beam`, `bags.ray`: sources and sinks for Apache Beam and Ray Data
@@ -76,6 +76,7 @@ if TYPE_CHECKING:
     from bags.media.remux import remux
     from bags.media.video import Video
     from bags.viewer.notebook import view
+    from bags.views.computed import computed
     from bags.views.concat import concat
     from bags.views.join_by_key import join
     from bags.views.windows.spans import between, steps, times
@@ -108,6 +109,7 @@ __all__ = [
     'bins',
     'card',
     'check',
+    'computed',
     'concat',
     'consolidate',
     'convert',
@@ -166,6 +168,7 @@ _HOMES = {
     'interop.targets.export': ('export',),
     'interop.hub.push': ('push',),
     'keys.index': ('create_index',),
+    'views.computed': ('computed',),
     'views.join_by_key': ('join',),
     'links.link': ('Link',),
     'loader.loader': ('Loader',),

@@ -27,6 +27,7 @@ from bags.media.clips import EncodedClip
 from bags.media.frames import Elements
 from bags.progress.write_result import Skipped, WriteResult
 from bags.streams.stream import Stream
+from bags.views.computed import ComputedView
 
 __all__ = [
     'BagInfo',
@@ -34,6 +35,7 @@ __all__ = [
     'Bins',
     'Check',
     'Column',
+    'ComputedView',
     'Damage',
     'DatasetInfo',
     'Diff',
