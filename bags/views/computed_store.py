@@ -20,13 +20,14 @@ from bags.bag.memory_records import MemoryRecords
 from bags.concurrency import Shareable
 from bags.dataset.format.folder_layout import Decoders
 from bags.dataset.format.options import Compression
-from bags.dataset.format.spec import Schema, type_texts
+from bags.dataset.format.spec import Schema, parse_spec, type_texts
 from bags.dataset.reading.field_reader import FieldReader
 from bags.dataset.reading.origins import groups_of
 from bags.dataset.reading.row_groups import RowGroup
 from bags.dataset.reading.row_reader import MissingFields
 from bags.dataset.reading.selection import Selection, divide
 from bags.dataset.sharded_reader import ShardedDatasetReader
+from bags.dataset.writing.field_writer import field_compressions
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import CorruptError, SpecError
 from bags.indexing import Int64s
@@ -105,8 +106,9 @@ class ComputedStore(Shareable):
                 'computed; bags.copy(view, url) writes the dataset with all values to an object store'
             )
         self.schema, self._source, self.rank = schema, source, rank
-        self._compression, self._checksum = compression, checksum
         self._spec = {DATAPOINT: DATAPOINT_TYPE, **type_texts(schema)}
+        self._compression = field_compressions(compression, parse_spec(self._spec))
+        self._checksum = checksum
         self._writer: ShardedDatasetWriter | None = None
         self._is_closed = False
         self._held_bytes, self._held_since = 0, 0.0

@@ -405,3 +405,37 @@ def test_three_ranks_are_killed_at_any_time_and_continued(source, tmp_path, star
             process.kill()
     expect_two_epochs([start_rank(rank) for rank in range(3)])
     assert 0 <= recomputed_rows(source, tmp_path) <= BATCH * kills
+
+
+WRITER = """
+import sys
+import bags
+source, path, rows = sys.argv[1:]
+texts = lambda batch: [[str(row)] * (row % 4) for row in batch['id'].tolist()]
+add = {'twice': ('int(8)', lambda batch: batch['id'] * 2), 'texts': ('utf8[]', texts)}
+row = 0
+while row < int(rows):
+    with bags.computed(bags.open(source), path, add=add, rank=1) as view:
+        for _ in range(37):
+            row += len(view.batch(range(row, min(row + 2, int(rows))), ('twice', 'texts'))['twice'])
+"""
+
+
+@pytest.mark.campaign
+def test_a_view_is_reopened_while_another_rank_writes(tmp_path, kit):
+    source, rows, before, reopened = str(tmp_path / 'source'), 6000, 0, 0
+    bags.from_numpy({'id': np.arange(rows)}, source)
+    add = {'twice': ('int(8)', failing), 'texts': ('utf8[]', failing)}
+    with kit.python(WRITER, source, tmp_path / 'z', rows, wait=False) as process:
+        view = bags.computed(bags.open(source), tmp_path / 'z', add=add)
+        while before < rows:
+            assert not process.poll()
+            stored = np.flatnonzero(view.reopen().stored)
+            assert len(stored) >= before
+            before, reopened = len(stored), reopened + 1
+            batch = view.batch(stored[-50:])
+            assert (batch['twice'] == batch['id'] * 2).all()
+            texts = [[str(row)] * (row % 4) for row in batch['id'].tolist()]
+            assert [*map(list, batch['texts'])] == texts
+    assert process.returncode == 0
+    assert reopened > 10

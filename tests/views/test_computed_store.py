@@ -157,6 +157,8 @@ def test_arguments(source, tmp_path):
     for options in ({'rank': -1}, {'rank': 1 << 40}, {'batch_size': 0}):
         with pytest.raises(ValueError, match=next(iter(options))):
             bags.computed(dataset, tmp_path / 'z', add=add, **options)
+    with pytest.raises(bags.SpecError, match="'y'"):
+        bags.computed(dataset, tmp_path / 'z', add=add, compression=['y'])
     assert not (tmp_path / 'z').exists()
 
 
