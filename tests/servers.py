@@ -320,6 +320,8 @@ class WebServer(LoopbackServer):
         page: The body for files that do not exist.
         redirect: A status, and the address of the server to redirect to.
         statuses: Statuses of the next responses, which are sent instead of the files.
+        cut_at: The offset in a file before which the next response ends that has bytes on both sides.
+        on_cut: Called when a response was cut there.
     """
 
     def __init__(self, root: str | os.PathLike[str], *behaviour: str, port: int = 0) -> None:
@@ -330,6 +332,8 @@ class WebServer(LoopbackServer):
         self.page = b'no such file'
         self.redirect: tuple[int, str] | None = None
         self.statuses: list[int] = []
+        self.cut_at: int | None = None
+        self.on_cut: Callable[[], object] = int
         self.sent_headers: list[Any] = []
         self.sent = 0
         super().__init__(port)
@@ -368,9 +372,20 @@ class WebServer(LoopbackServer):
             return self.answer(handler, 416, b'', {'Content-Range': f'bytes */{len(data)}'})
         size = '*' if 'no size' in self.behaviour else len(data)
         headers['Content-Range'] = f'bytes {start}-{stop - 1}/{size}'
-        return self.answer(handler, 206, data[start:stop], headers)
+        cut_at, sent = self.cut_at, None
+        if cut_at is not None and start < cut_at < stop:
+            self.cut_at, sent = None, cut_at - start
+            self.on_cut()
+        return self.answer(handler, 206, data[start:stop], headers, sent)
 
-    def answer(self, handler: Any, status: int, data: bytes, headers: dict[str, str] | None = None) -> None:
+    def answer(
+        self,
+        handler: Any,
+        status: int,
+        data: bytes,
+        headers: dict[str, str] | None = None,
+        sent: int | None = None,
+    ) -> None:
         handler.send_response(status)
         headers = dict(headers or {})
         if status < 300 and data and 'gzip' in self.behaviour:
@@ -387,7 +402,9 @@ class WebServer(LoopbackServer):
             handler.send_header(name, value)
         handler.end_headers()
         if data and 'cut' in self.behaviour:
-            data, handler.close_connection = data[: len(data) // 2], True
+            sent = len(data) // 2
+        if sent is not None:
+            data, handler.close_connection = data[:sent], True
         for start in range(0, len(data), 1 << 16):
             piece = data[start : start + (1 << 16)]
             with self.lock:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bags.errors import CorruptError
+from bags.storage.base import Stat
 
 
 class TransientError(Exception):
@@ -24,6 +25,17 @@ class TransientError(Exception):
         self.no_connection = no_connection
         """Whether the connection was refused, or the host name is unknown."""
         super().__init__(reason)
+
+
+class CutResponseError(TransientError):
+    """The body of a response of a web server ended early."""
+
+    def __init__(self, error: TransientError, stat: Stat, data: bytes) -> None:
+        super().__init__(error.reason, error.timed_out, error.delay)
+        self.stat = stat
+        """Size and version of the file, from the headers."""
+        self.data = data
+        """The bytes before the end."""
 
 
 class StorageTimeoutError(TimeoutError):

@@ -23,6 +23,7 @@ from fsspec.asyn import sync
 from bags.concurrency import cached_attribute
 from bags.storage.base import Stat
 from bags.storage.errors import (
+    CutResponseError,
     PreconditionError,
     RangeError,
     TransientError,
@@ -416,7 +417,20 @@ async def _request(
         expected = range(size)[byte_range.start : byte_range.stop or None]
         if (first, last) != (expected.start, expected.stop - 1):
             raise UnsupportedError(url, f'requested {expected}, got Content-Range {match[0]}')
-        return Stat(size, version), await response.content.readexactly(len(expected)), responses
+        parts: list[bytes] = []
+        missing = len(expected)
+        try:
+            while missing:
+                parts.append(await response.content.read(missing))
+                missing -= len(parts[-1])
+                if not parts[-1]:
+                    raise TransientError(f'expected {missing} more bytes, got none')
+        except Exception as exc:
+            error = map_fsspec_error('', exc)
+            if isinstance(error, TransientError):
+                raise CutResponseError(error, Stat(size, version), b''.join(parts)) from exc
+            raise
+        return Stat(size, version), b''.join(parts), responses
 
 
 def _stat(info: Mapping[str, Any]) -> Stat:

@@ -14,6 +14,7 @@ from datetime import datetime
 from bags.concurrency import map_concurrently
 from bags.storage.base import Stat
 from bags.storage.errors import (
+    CutResponseError,
     PreconditionError,
     RangeError,
     TransientError,
@@ -167,8 +168,10 @@ class ObjectClient(abc.ABC):
         """
 
         def get(number: int) -> bytes:
-            start, stop = starts[number], stops[number]
-            stat, data = with_retries(self.policy, self.map_error, self._get, path, start, stop, head)
+            start, stop, received = starts[number], stops[number], list[bytes]()
+            stat, data = with_retries(
+                self.policy, self.map_error, self._get, path, start, stop, head, received
+            )
             if found is not None:
                 found.add(stat)
             return data
@@ -178,13 +181,36 @@ class ObjectClient(abc.ABC):
         except (PreconditionError, RangeError) as exc:
             raise replaced_error(path, head, exc) from exc
 
-    def _get(self, path: str, start: int | None, stop: int, head: Stat | None) -> tuple[Stat, bytes]:
-        stat, data = self.get_range(path, start, stop, '' if head is None else head.version)
+    def _get(
+        self, path: str, start: int | None, stop: int, head: Stat | None, received: list[bytes] | None = None
+    ) -> tuple[Stat, bytes]:
+        """Makes one attempt to read a range.
+
+        Args:
+            path, start, stop: The range, as for `get_range`.
+            head: The expected size and version; None if they are not known.
+            received: The bytes that earlier attempts received of the range. This attempt requests the rest:
+                the cache of a proxy may have two versions of a file, and cut each response where they meet.
+        """
+        if start is not None and received:
+            start += sum(map(len, received))
+        cut = None
+        try:
+            stat, data = self.get_range(path, start, stop, '' if head is None else head.version)
+        except CutResponseError as exc:
+            if self.version_type != 'web':  # The hub has other versions than the hosts of its files.
+                raise
+            stat, data, cut = exc.stat, exc.data, exc
         if head is not None and stat != (head if head.version else Stat(head.size, stat.version)):
             raise replaced_error(path, head, stat)
+        if cut is not None:
+            if received is not None and head is not None and head.version:
+                received.append(data)
+            raise cut
         expected = min(stop, stat.size) if start is None else stop - start
         if len(data) != expected:
             raise TransientError(f'expected {expected} bytes, got {len(data)}')
+        data = b''.join((*received, data)) if received else data
         self.policy.counter.received[threading.get_ident()] += len(data)
         return stat, data
 

@@ -14,6 +14,7 @@ from bags.errors import MissingDependencyError
 from bags.storage.base import Stat
 from bags.storage.errors import (
     FSSPEC_HINT,
+    CutResponseError,
     PreconditionError,
     TransientError,
     UnsupportedError,
@@ -102,7 +103,8 @@ class ObstoreClient(ObjectClient):
         with self.semaphore:
             result = obstore.get(store, key, options=options)
             if self.is_web:
-                return self._web_stat(path, result), _read(result)
+                stat = self._web_stat(path, result)
+                return stat, _read(path, stat, result)
             return _stat(result.meta), result.buffer().to_bytes()
 
     def get_stat(self, path: str) -> Stat:
@@ -155,14 +157,24 @@ class ObstoreClient(ObjectClient):
         obstore.copy(store, key, self._store(target)[1])
 
 
-def _read(found: Any) -> bytes:
-    """Returns the bytes of a range. Stops reading if the server sends more."""
+def _read(path: str, stat: Stat, found: Any) -> bytes:
+    """Returns the bytes of a range. Stops reading if the server sends more.
+
+    Raises:
+        CutResponseError: The body ended early.
+    """
     (start, stop), parts, size = found.range, [], 0
-    for part in found.stream():
-        parts.append(part)
-        size += len(part)
-        if size > stop - start:
-            raise TransientError(f'expected {stop - start} bytes, got more')
+    try:
+        for part in found.stream(min_chunk_size=1):  # Of larger chunks, an incomplete one would be lost.
+            parts.append(part)
+            size += len(part)
+            if size > stop - start:
+                raise TransientError(f'expected {stop - start} bytes, got more')
+    except obstore.exceptions.BaseError as exc:
+        error = map_obstore_error(path, exc)
+        if isinstance(error, TransientError):
+            error = CutResponseError(error, stat, b''.join(parts))
+        raise error from exc
     return b''.join(parts)
 
 

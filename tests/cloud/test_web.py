@@ -400,6 +400,27 @@ def test_cut_bodies(tmp_path, options):
         bags.open(f'{web.url}/one', storage_options=options)
 
 
+def test_a_response_that_is_cut_is_continued(web, options):
+    """As nginx with `slice` cuts a response where its cache begins to have another version of the file."""
+    blob = os.urandom(400_000)
+    for name in ('one', 'two'):
+        with bags.DatasetWriter(web.root / name, {'blob': 'bytes'}) as writer:
+            writer.append({'blob': blob if name == 'one' else blob[::-1]})
+            writer.append({'blob': bytes(200_000)})
+    with bags.open(f'{web.url}/one', **options) as reader:
+        reader[1]
+        web.cut_at = 150_000
+        del web.requests[:]
+        assert reader[0]['blob'] == blob
+        assert [byte_range for *_, byte_range in web.requests] == ['bytes=0-399999', 'bytes=150000-399999']
+        assert reader.retries == 1
+        web.cut_at = 250_000
+        web.on_cut = lambda: shutil.copy(web.root / 'two/blob.bag', web.root / 'one/blob.bag')
+        with pytest.raises(bags.CorruptError, match=r'blob\.bag: was replaced since it was opened'):
+            reader[0]
+        assert reader.retries == 2
+
+
 def test_bodies_that_are_too_long(tmp_path, options):
     """A server cannot make a reader allocate more memory than the size it requested."""
     write_folder(tmp_path / 'one')
