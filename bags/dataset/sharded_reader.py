@@ -470,7 +470,8 @@ def _is_stale(store: Store, path: str, shard: str) -> bool:
     """Returns whether a remote dataset has a shards.json that does not list a shard."""
     index = store.join(path, INDEX)
     try:
-        _, shards = load_index(store.read(index, MAX_INDEX_BYTES), index)
-    except FileNotFoundError:
+        data = store.read(index, MAX_INDEX_BYTES)
+    except (FileNotFoundError, CorruptError):  # A web server has another version than when it was opened.
         return False
+    _, shards = load_index(data, index)
     return all(listed.name != shard for listed in shards)

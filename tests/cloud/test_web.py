@@ -100,6 +100,17 @@ def test_shards_with_an_index(web, options):
     check(web, 'listed', options)
 
 
+def test_shards_that_are_appended_before_the_first_read(web, options):
+    write_shards(web.root / 'listed', 2)
+    bags.consolidate(web.root / 'listed')
+    write_shards(web.root / 'more', 1)
+    with bags.open(f'{web.url}/listed', **options) as reader:
+        bags.append(web.root / 'more', web.root / 'listed', progress=False)
+        assert (len(reader), reader[5, 'id']['id']) == (6, 5)
+        with reader.reopen() as again:
+            assert (len(again), again[8, 'id']['id']) == (9, 2)
+
+
 @pytest.mark.parametrize('count', [1, 2, 8, 30])
 def test_shards_without_an_index(web, options, count):
     write_shards(web.root / 'many', count)
