@@ -12,6 +12,8 @@ CHECK_VERSION := import sys; sys.exit(sys.version_info < (3, 11) and "bags needs
 PIP := -m pip install -qq --disable-pip-version-check --no-input
 # tests/durability records what a process writes.
 STRACE := [ "$$(uname)" != Linux ] || command -v strace > /dev/null || tools/debian-packages strace
+# tests/cloud/test_cache_server.py, which is skipped without it.
+NGINX := command -v nginx > /dev/null || [ -x /usr/sbin/nginx ] || [ "$$(id -u)" -ne 0 ] || tools/debian-packages nginx-light || true
 
 # Of `make test` and `make slow`: one more than cores, as some tests wait for processes and servers.
 CORES := getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count()))(0)
@@ -60,6 +62,7 @@ fuzz: .venv-fuzz/ready ## coverage-guided fuzzing of parsers of bytes (ARGS='--e
 CLOUD = $(shell $(BIN)/python -c 'from tests.cloud.local_only import FILES; print(*FILES)')
 CLOUD_PART = $(shell $(BIN)/python -c 'from tests.cloud.local_only import PART; print(*PART)')
 test-cloud: .venv/ready ## the tests of bags and datasets with an S3 and a GCS server, through obstore and fsspec
+	@$(NGINX)
 	for storage in s3-obstore gs-fsspec; do \
 	  $(BIN)/pytest -q -n auto --maxprocesses 8 -m 'not campaign' --storage $$storage $(CLOUD) $(ARGS) || exit 1; done
 	for storage in s3-fsspec gs-obstore; do \
