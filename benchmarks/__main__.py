@@ -12,7 +12,7 @@ from benchmarks.peers import PEERS, is_installed
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'audio',
     'imports', 'durability', 'links', 'linking', 'recording', 'mixtures', 'durations', 'loader_memory',
-    'scale_out',
+    'scale_out', 'traffic',
 )  # fmt: skip
 
 
@@ -96,6 +96,10 @@ def main() -> None:
             from benchmarks import scale_out  # Imports bags.
 
             scale_out.main(output, quick=options.quick)
+        elif part == 'traffic':
+            from benchmarks import traffic  # Imports bags and PyAV.
+
+            traffic.main(output, quick=options.quick)
         elif part == 'recording':
             from benchmarks import recording  # Needs no peer.
 

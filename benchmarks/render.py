@@ -336,6 +336,14 @@ def scale_out(result: Result) -> list[str]:
     return markdown(columns, rows)
 
 
+def traffic(result: Result) -> list[str]:
+    """Returns a table with a row for each count."""
+    rows = {
+        name: [cell['figure']] for found in result['tables'].values() for name, cell in found['cells'].items()
+    }
+    return markdown(['read, sent or stored'], rows)
+
+
 SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'headline': ('datasets', headline),
     'summary': ('datasets', summary),
@@ -359,6 +367,7 @@ SECTIONS: dict[str, tuple[str, Callable[[Result], list[str]]]] = {
     'lerobot': ('lerobot', lerobot),
     'loader_memory': ('loader_memory', loader_memory),
     'scale_out': ('scale_out', scale_out),
+    'traffic': ('traffic', traffic),
 }
 """By the name of a section of the documents: the file of results, and what makes its lines."""
 

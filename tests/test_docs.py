@@ -112,6 +112,16 @@ def test_tables_are_those_of_the_results():
     assert {path.name: path.read_text(encoding='utf-8') for path in CHARTS.glob('*.svg')} == charts()
 
 
+def test_figures_of_the_readme_are_in_its_table():
+    """Its first page tells bytes with a link to the table of the same page."""
+    text = (ROOT / 'README.md').read_text(encoding='utf-8')
+    (table,) = re.findall(r'<!-- benchmarks: traffic -->(.*?)<!-- end -->', text, re.DOTALL)
+    told = re.findall(r'\[([^\]]*)\]\(#bytes\)', text)
+    figures = [figure for each in told for figure in re.findall(r'[\d.]+ (?:bytes|[KMG]B)', each)]
+    assert len(figures) > 5
+    assert [figure for figure in figures if figure not in table] == []
+
+
 def test_the_reference_has_every_public_name():
     text = ''.join(path.read_text(encoding='utf-8') for path in (ROOT / 'docs/reference').glob('*.md'))
     listed = re.findall(r'^::: bags\.(?!\w+\.options\.)([\w.]+)$', text, re.MULTILINE)
