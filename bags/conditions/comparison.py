@@ -163,7 +163,7 @@ class Comparisons:
         return value
 
     def _numbers(self, value: Value) -> Value:
-        """Returns a value whose numbers are compared: values of `any` that are no numbers are missing."""
+        """Returns a value whose numbers are compared: values of `any` that are not numbers are missing."""
         if value.type != 'any':
             return value
         self._expect(value, 'number')

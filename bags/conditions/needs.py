@@ -157,7 +157,7 @@ class _OptionalNumbers(Ragged):
 
 
 def _read_values(field: FieldReader, refs: Refs, items: Asked) -> batch.Column:
-    """Returns numbers as arrays, also those of optional fields, and other values as Python values."""
+    """Returns numbers as arrays, also of optional fields, and other values as Python values."""
     if items is not True or field.type.sequence:
         return read_column(field, refs, items)
     dtype = field.decoder.dtype

@@ -351,7 +351,7 @@ def _common_format(root: str, formats: Mapping[str, set[str]]) -> str:
 
 
 def _position(format: str) -> int:
-    """Returns the position of a format in the order of formats; those of installed packages are last."""
+    """Returns the position of a format in the order of formats; formats of installed packages are last."""
     return _ORDER.index(format) if format in _ORDER else len(_ORDER)
 
 

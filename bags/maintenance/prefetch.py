@@ -78,7 +78,7 @@ def prefetch(dataset: Dataset, fields: Fields = None, *, progress: bool | None =
 
 
 def _files(folder: Folder, fields: list[str]) -> dict[str, Any]:
-    """Returns the files of some fields, and those of the folder itself, as a mapping from path to store."""
+    """Returns the files of some fields and of the folder itself, as a mapping from path to store."""
     endings = (*BAG_SUFFIXES, '.idx', '.zdict')
     names = {'refs.bag', 'spec.json', METADATA, *(field + end for field in fields for end in endings)}
     if folder.options.checksum:

@@ -99,7 +99,7 @@ def unreadable(exc: OSError, path: str, field: str | None = None) -> Damage:
 
 
 def add_finding(findings: list[Finding], finding: Finding) -> None:
-    """Adds a finding to those of a check. Above `MAX_FINDINGS`, damage is counted with the last one."""
+    """Adds a finding of a check. Above `MAX_FINDINGS`, damage is counted with the last one."""
     last = findings[-1] if len(findings) >= MAX_FINDINGS else None
     if isinstance(last, Damage) and isinstance(finding, Damage):
         findings[-1] = dataclasses.replace(last, count=last.count + finding.count)

@@ -314,7 +314,7 @@ async def send_get(
     Args:
         filesystem: The HTTP file system of fsspec, with the headers and other options of the user.
         url: The URL.
-        headers: Headers to send in addition to those of the file system.
+        headers: Headers to send in addition to the headers of the file system.
         own_headers: Headers that every host gets.
 
     Yields:

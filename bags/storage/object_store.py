@@ -200,7 +200,7 @@ class RemoteStore:
     def open_known(self, path: str, size: int) -> RemoteFile:
         """Opens an object of known size without a request.
 
-        Reads raise CorruptError if its size differs, or its version differs from that of the first response.
+        Reads raise CorruptError if its size or its version differs from the first response.
         """
         return RemoteFile(self.clients, path, Stat(size), b'')
 

@@ -12,7 +12,7 @@ MAX_LAG = 12
 """Maximum lag that is searched, in items."""
 MIN_ITEMS = 3 * MAX_LAG
 MIN_FIT = 0.5
-"""Share of the movement that the best lag has to explain; otherwise the actions are no positions."""
+"""Share of the movement that the best lag has to explain; otherwise the actions are not positions."""
 
 
 def _has_positions(field: Field) -> bool:

@@ -1,4 +1,4 @@
-"""Classes of which some have few datapoints."""
+"""Classes with few datapoints."""
 
 from __future__ import annotations
 

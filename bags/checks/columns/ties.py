@@ -1,4 +1,4 @@
-"""Ties: fields with an item for each item of another field, of which one has more."""
+"""Ties: fields with an item for each item of another field, where one has more."""
 
 from __future__ import annotations
 

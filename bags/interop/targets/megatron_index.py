@@ -10,7 +10,7 @@ r"""The index of tokens of Megatron-LM: `data.bin` has the tokens, `data.idx` th
                 3 * int64                     the first sequence of each document, and the number of sequences
                 3 * int8                      modes of sequences, if they have modes
 
-The format is that of `megatron/core/datasets/indexed_dataset.py`.
+The format follows `megatron/core/datasets/indexed_dataset.py`.
 """
 
 from __future__ import annotations

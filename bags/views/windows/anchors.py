@@ -356,7 +356,7 @@ def _inside(starts: Int64s, count: int) -> WindowItems:
 
 
 def _padded(starts: Int64s, lengths: Int64s | int, counts: Int64s) -> WindowItems:
-    """Returns windows of consecutive elements, of which those outside the datapoint are padding.
+    """Returns windows of consecutive elements; elements outside the datapoint are padding.
 
     Args:
         starts: The first element of each window, which may be outside.

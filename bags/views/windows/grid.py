@@ -179,7 +179,7 @@ class Grid(Windows):
         options: The grid.
 
     Raises:
-        KeyError, TypeError, ValueError: A field is unknown, is no stream, or has no times.
+        KeyError, TypeError, ValueError: A field is unknown, is not a stream, or has no times.
     """
 
     def __init__(self, dataset: Dataset, fields: Sequence[str], options: GridOptions) -> None:

@@ -58,8 +58,8 @@ def find_layout(names: list[str]) -> str:
     Folders of numbered files are episodes if the folder names are numbers or end with a number (`ep_12`),
     if most folders have a series of the same name, and classes otherwise. Folders whose names are numbers are
     also classes if the numbers of their files are unrelated, as in `0/1.png`, `7/2.png`, `0/5.png`. Files
-    that have the same names as others in their folder, such as a recording and its transcript, are no frames
-    of an episode, unless the folder is called one and they are no sounds.
+    that have the same names as others in their folder, such as a recording and its transcript, are not frames
+    of an episode, unless the folder is called one and they are not sounds.
     """
     folders = {name.partition('/')[0] for name in names if '/' in name}
     if len(folders) > 1 and all('/' in name for name in names):
@@ -125,7 +125,7 @@ def without_strays(names: list[str]) -> list[str]:
 
 
 def _has_pairs(names: list[str], folders: Iterable[str]) -> bool:
-    """Returns whether most files have the same stem as another one, and are no frames of an episode."""
+    """Returns whether most files have the same stem as another one, and are not frames of an episode."""
     extensions: dict[str, set[str]] = defaultdict(set)
     for name in names:
         stem, extension = split_name(name)

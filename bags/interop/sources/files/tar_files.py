@@ -221,7 +221,7 @@ class Tar:
 
 
 class TarFiles:
-    """The files of a tar by their paths, as those of a folder. The headers are read once."""
+    """The files of a tar by their paths, as in a folder. The headers are read once."""
 
     others: Collection[str] = ()
 

@@ -47,7 +47,7 @@ It changes nested values: it adds keys that other rows have, and converts texts 
 
 
 class JsonLines(TextTable):
-    """A file of JSON objects, of which each is a row."""
+    """A file of JSON objects, each a row."""
 
     format = 'jsonl'
 
@@ -91,7 +91,7 @@ class JsonLines(TextTable):
         return f'line {self._line(rows[row] if rows else row)}: {found[1]}'
 
     def _infer_each(self) -> Inference:
-        """Infers the type of each column alone, as those of some have no type in common."""
+        """Infers the type of each column alone, as the values of some have no type in common."""
         texts: dict[str, list[str]] = {}
         rows: dict[str, list[int]] = {}
         count = 0

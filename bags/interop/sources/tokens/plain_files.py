@@ -1,7 +1,7 @@
 """Files of tokens without an index: of llm.c, `.npy`, and files that are all tokens.
 
-The user says where documents end. A file of llm.c begins with 256 int32, of which the first are a magic
-number, a version and the number of tokens; see `dev/data/data_common.py` of llm.c.
+The user says where documents end. A file of llm.c begins with 256 int32: first a magic number, a version
+and the number of tokens; see `dev/data/data_common.py` of llm.c.
 """
 
 from __future__ import annotations
