@@ -1,10 +1,13 @@
-"""An object store on loopback: nginx serves a folder to S3 clients, and a proxy adds latency."""
+"""An object store on loopback: nginx serves a folder to S3 clients, a proxy adds latency, nginx caches."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import grp
 import os
+import pwd
+import re
 import shutil
 import socket
 import subprocess
@@ -32,6 +35,22 @@ http {{
 }}
 """
 
+CACHE_PAGE = Path(__file__).parents[1] / 'docs/recipes/cache-server.md'
+CACHE_CONFIG = """
+daemon off;
+user {user} {group};
+pid {folder}/pid;
+error_log {folder}/error.log;
+worker_processes 2;
+events {{ worker_connections 1024; }}
+http {{
+  access_log off;
+  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
+  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
+  {site}
+}}
+"""
+
 
 def nginx_path() -> str | None:
     """Returns the path of nginx, if it is installed."""
@@ -51,6 +70,40 @@ def nginx(root: Path, log: str = 'off') -> Iterator[str]:
     port = free_port()
     (folder / 'nginx.conf').write_text(CONFIG.format(folder=folder, root=root, port=port, log=log))
     command = [nginx_path() or 'nginx', '-e', str(folder / 'error.log'), '-c', str(folder / 'nginx.conf')]
+    with served(command, port) as url:
+        yield url
+
+
+@contextlib.contextmanager
+def cache_server(folder: Path, bucket: str, host: str = 'bucket.s3.amazonaws.com') -> Iterator[str]:
+    """Runs the nginx of docs/recipes/cache-server.md in front of a bucket; yields its address.
+
+    Args:
+        folder: A new folder for its files, and for the cache.
+        bucket: The address of the server of the bucket.
+        host: The name of the bucket in requests.
+    """
+    import certifi
+
+    (site,) = re.findall(r'^```nginx\n(.*?)^```', CACHE_PAGE.read_text(), re.DOTALL | re.MULTILINE)
+    port = free_port()
+    for text, own in (
+        ('/var/cache/bags', f'{folder}/cache'),
+        ('10.0.0.5:8000', f'127.0.0.1:{port}'),
+        ('set $bucket datasets.s3.eu-west-1.amazonaws.com', f'set $bucket {host}'),
+        ('https://$bucket', bucket),
+        ('/etc/ssl/certs/ca-certificates.crt', certifi.where()),
+    ):
+        if site.count(text) != 1:
+            raise ValueError(f'{CACHE_PAGE}: expected {text!r} once in the configuration of nginx')
+        site = site.replace(text, own)
+    user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
+    folder.mkdir()
+    (folder / 'nginx.conf').write_text(CACHE_CONFIG.format(folder=folder, site=site, user=user, group=group))
+    command = [nginx_path() or 'nginx', '-e', f'{folder}/error.log', '-c', f'{folder}/nginx.conf']
+    checked = subprocess.run([*command, '-t'], capture_output=True, text=True, check=False)
+    if checked.returncode:
+        raise RuntimeError(checked.stderr)
     with served(command, port) as url:
         yield url
 

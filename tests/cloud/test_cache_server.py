@@ -1,42 +1,20 @@
 """The nginx of docs/recipes/cache-server.md between several processes and an S3 server."""
 
 import contextlib
-import grp
 import http.client
 import os
-import pwd
-import re
-import socket
 import subprocess
 import sys
-import time
 from collections import Counter
-from pathlib import Path
 
 import boto3
-import certifi
 import pytest
 
 import bags
-from benchmarks.server import free_port, nginx_path
+from benchmarks.server import cache_server, nginx_path
 from tests.cloud.conftest import CLIENTS
 from tests.servers import Proxy
 
-PAGE = Path(__file__).parents[2] / 'docs/recipes/cache-server.md'
-MAIN = """
-daemon off;
-user {user} {group};
-pid {folder}/pid;
-error_log {folder}/error.log;
-worker_processes 2;
-events {{ }}
-http {{
-  access_log off;
-  client_body_temp_path {folder}/body; proxy_temp_path {folder}/proxy; fastcgi_temp_path {folder}/fastcgi;
-  uwsgi_temp_path {folder}/uwsgi; scgi_temp_path {folder}/scgi;
-  {site}
-}}
-"""
 MIB = 1 << 20
 ROWS = 24
 SPEC = {'id': 'int(8)', 'blob': 'bytes'}
@@ -69,32 +47,9 @@ def bucket(s3):
 
 @pytest.fixture
 def head(bucket, tmp_path):
-    """The address of nginx, which has the configuration of the page."""
-    (site,) = re.findall(r'^```nginx\n(.*?)^```', PAGE.read_text(), re.DOTALL | re.MULTILINE)
-    port, folder = free_port(), tmp_path / 'nginx'
-    for text, own in (
-        ('/var/cache/bags', f'{folder}/cache'),
-        ('10.0.0.5:8000', f'127.0.0.1:{port}'),
-        ('set $bucket datasets.s3.eu-west-1.amazonaws.com', 'set $bucket public.s3.amazonaws.com'),
-        ('https://$bucket', bucket[1].url),
-        ('/etc/ssl/certs/ca-certificates.crt', certifi.where()),
-    ):
-        assert site.count(text) == 1
-        site = site.replace(text, own)
-    user, group = pwd.getpwuid(os.getuid()).pw_name, grp.getgrgid(os.getgid()).gr_name
-    folder.mkdir()
-    (folder / 'nginx.conf').write_text(MAIN.format(folder=folder, site=site, user=user, group=group))
-    process = subprocess.Popen([nginx_path(), '-e', f'{folder}/error.log', '-c', f'{folder}/nginx.conf'])
-    try:
-        for _ in range(600):
-            assert process.poll() is None, (folder / 'error.log').read_text()
-            with contextlib.suppress(OSError), socket.create_connection(('127.0.0.1', port), 1):
-                break
-            time.sleep(0.02)
-        yield f'http://127.0.0.1:{port}'
-    finally:
-        process.terminate()
-        process.wait()
+    """The address of nginx."""
+    with cache_server(tmp_path / 'nginx', bucket[1].url, 'public.s3.amazonaws.com') as url:
+        yield url
 
 
 def write(path, version, rows=range(ROWS)):
@@ -145,7 +100,7 @@ def test_each_block_is_requested_once_by_many_processes(bucket, head, tmp_path):
 
     with bucket[1].counted() as more, bags.open(f'{head}/sharded') as reader:
         assert reader[ROWS - 1, 'blob']['blob'][1] == ROWS - 1
-    assert {path for _, path, _ in more} <= {'/sharded/shards.json'}
+    assert all(path.endswith(('/shards.json', '/source.json')) for _, path, _ in more)
 
 
 @pytest.mark.parametrize('client', CLIENTS)
@@ -163,6 +118,18 @@ def test_a_dataset_that_is_replaced(bucket, head, tmp_path, name, client):
         with pytest.raises(bags.CorruptError, match=r'blob\.bag: was replaced since it was opened'):
             reader.batch(range(ROWS), 'blob')
         assert reader[0, 'blob']['blob'][0] == 1
+
+
+def test_a_field_that_is_first_read_after_a_replacement(bucket, head, tmp_path):
+    """Its file has the expected size, so that only the id of the shard tells the version."""
+    for version in (1, 2):
+        write(tmp_path / str(version) / 'sharded', version)
+    upload(bucket, tmp_path / '1/sharded')
+    with bags.open(f'{head}/sharded') as reader:
+        assert reader[0, 'id'] == {'id': 0}
+        upload(bucket, tmp_path / '2/sharded')
+        with pytest.raises(bags.CorruptError, match=r'was replaced'):
+            reader[0, 'blob']
 
 
 def test_datapoints_are_appended(bucket, head, tmp_path):
