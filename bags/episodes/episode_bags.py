@@ -154,7 +154,7 @@ class EpisodeBags:
                 bag.appender.release_lock()
 
     def keep_partial(self, encode: Callable[[str], Any]) -> PartialEpisode | None:
-        """Turns the open episode of an earlier writer into a datapoint; returns None if it has no records.
+        """Turns the open episode of an earlier writer into a datapoint; returns None if none of it is kept.
 
         Fields that `times` in the metadata ties are cut to the shortest.
 
@@ -170,6 +170,9 @@ class EpisodeBags:
             self._journal.set_open(None)
             return None
         self._cut_to_times(counts)
+        if not any(counts.values()):  # E.g. no clip was complete.
+            self._end(None)
+            return None
         row: list[int] = []
         # All are encoded before any is written: after an error, a written record would count as set.
         records, unset = self._encode_unset(counts, encode)

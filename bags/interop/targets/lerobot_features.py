@@ -47,6 +47,8 @@ def feature_of(name: str, dataset: Dataset, what: str) -> dict[str, Any]:
     advice = 'leave it out with fields='
     if what != 'export':
         advice = f"leave it out: dataset.drop(fields='{name}')"
+    if field_type.format in VIDEO_FORMATS:
+        advice = f'sample the clips of recordings with every=, or {advice}'
     raise TypeError(
         f'{what}: field {name!r}: expected a type that LeRobot supports (a video, or numbers, texts or '
         f'images for each frame), got type {field_type.text}; {advice}'
@@ -138,7 +140,7 @@ def _sampled_feature(dataset: Dataset, name: str) -> tuple[dict[str, Any] | None
     if field_type.format in (*IMAGE_TYPES, 'jpg'):
         return {'dtype': 'image', 'shape': [], 'names': PIXELS}, ''
     if field_type.format == 'utf8':
-        if stream.has_rate:
+        if stream.has_rate or 'rate' in dataset.metadata.get('fields', {}).get(name, {}):
             return {'dtype': 'string', 'shape': [1]}, ''
         return None, 'its texts have no rate, as words and events'
     fixed = fixed_dtype(field_type.format, field_type.args, decoders)
