@@ -24,7 +24,7 @@ from bags.maintenance.metadata import set_metadata
 from bags.validation import import_optional
 
 CLIP_SECONDS = 0.5
-FLUSH_SECONDS = 0.2
+FLUSH_SECONDS = 0.1
 """The length of clips, and the age at which items survive a kill: with the delay of the encoders, a kill
 loses less than a second."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import os
 from pathlib import Path
@@ -23,6 +24,8 @@ from bags.storage.urls import plain_path
 
 STORAGE_FORMAT = 'bags'
 READER = 'bags.lerobot.reader'
+READER_GROUP = 'lerobot.dataset_readers'
+"""The group of entry points in pyproject.toml, in which LeRobot finds readers (huggingface/lerobot#4576)."""
 
 
 def register_reader() -> bool:
@@ -37,6 +40,10 @@ def register_reader() -> bool:
     storage = importlib.import_module('lerobot.datasets.storage')
     if not hasattr(storage, 'register_dataset_reader'):
         return False
+    if getattr(storage, 'DATASET_READER_ENTRY_POINT_GROUP', None) == READER_GROUP:
+        installed = {point.name for point in importlib.metadata.entry_points(group=READER_GROUP)}
+        if STORAGE_FORMAT in installed:
+            return True  # LeRobot registers it, and would warn of an earlier registration.
     storage.register_dataset_reader(STORAGE_FORMAT, READER)
     return True
 

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 
+import huggingface_hub.constants
 import numpy as np
 import pytest
 import torch
@@ -12,7 +13,10 @@ from PIL import Image
 
 import bags
 from bags.lerobot import RecordingDataset
+from tests.interop.hub.conftest import hub
 from tests.lerobot.recordings import HAS_0_4, LeRobotDataset, camera, expect_equal, vector
+
+__all__ = ['hub']
 
 FEATURES = {
     'observation.images.front': camera('video', 48, 64, 3),
@@ -246,6 +250,28 @@ def test_folders(recording, tmp_path, monkeypatch):
         dataset = RecordingDataset.create('me/x', 30, FEATURES, rgb_encoder=object(), encoder_threads=2)
     assert dataset.root == tmp_path / 'home/me/x'
     dataset.finalize()
+
+
+@pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # Of httpx, in newer huggingface_hub.
+@pytest.mark.parametrize('branch', [None, 'new'])
+def test_a_push_to_the_hub(branch, hub, tmp_path, monkeypatch):
+    monkeypatch.setenv('HF_TOKEN', 'hf_secret')
+    monkeypatch.setattr(huggingface_hub.constants, 'HF_HUB_OFFLINE', False)
+    recording = RecordingDataset.create('u/d', 30, FEATURES, tmp_path / 'cubes')
+    record(recording, (3,))
+    with pytest.raises(RuntimeError, match=r'push_to_hub: the recording is not finalized'):
+        recording.push_to_hub()
+    recording.finalize()
+    for options in ({'push_videos': False}, {'allow_patterns': '*.json'}):
+        with pytest.raises(ValueError, match='expected push_videos=True and allow_patterns=None'):
+            recording.push_to_hub(**options)
+    recording.push_to_hub(branch, tags=['cubes'], private=True)
+    assert [request['name'] for request in hub.created] == ['d']
+    pushed = hub.commits[hub.branches[branch or 'main']]
+    assert {'cubes'} <= set(re.findall(r'"(\w+)"', (pushed / 'README.md').read_text().split('\n---')[0]))
+    with bags.open(pushed) as dataset:
+        assert len(dataset[0]['task']) == 3
+        assert (dataset.metadata['license'], dataset.metadata['fps']) == ('apache-2.0', 30)
 
 
 @pytest.mark.skipif(HAS_0_4, reason='the command of 0.4.4 needs rerun')

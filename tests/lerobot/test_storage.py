@@ -4,9 +4,12 @@ No release of LeRobot has the registry, so the class and the registry are the on
 """
 
 import importlib
+import importlib.metadata
 import json
 import sys
+import tomllib
 from abc import ABC, abstractmethod
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -125,21 +128,38 @@ def test_what_does_not_belong_together(module, exported, recordings, tmp_path):
         bags.lerobot.export(recordings['pusht'].root / 'copied', exported)
 
 
-def test_registration(tmp_path, monkeypatch):
-    assert not bags.lerobot.storage.register_reader()  # 0.4.4 takes no readers.
-    for name, text in {
+REGISTRY = 'known = {}\nregister_dataset_reader = known.__setitem__\n'
+GROUP = "DATASET_READER_ENTRY_POINT_GROUP = 'lerobot.dataset_readers'\n"
+
+
+@pytest.mark.parametrize(('text', 'is_installed', 'registered'), [
+    (REGISTRY, False, {'bags': 'bags.lerobot.reader'}),
+    (REGISTRY + GROUP, False, {'bags': 'bags.lerobot.reader'}),  # E.g. a source tree.
+    (REGISTRY + GROUP, True, {}),  # LeRobot finds the entry point.
+])  # fmt: skip
+def test_registration(text, is_installed, registered, tmp_path, monkeypatch):
+    assert not bags.lerobot.storage.register_reader()  # Releases take no readers.
+    points = [importlib.metadata.EntryPoint('bags', bags.lerobot.storage.READER, GROUP)] * is_installed
+    monkeypatch.setattr(importlib.metadata, 'entry_points', lambda group: points)
+    for name, content in {
         'lerobot/__init__.py': '',
         'lerobot/datasets/__init__.py': '',
-        'lerobot/datasets/storage.py': 'known = {}\nregister_dataset_reader = known.__setitem__\n',
+        'lerobot/datasets/storage.py': text,
     }.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(text)
+        (tmp_path / name).write_text(content)
     for name in [name for name in sys.modules if name.split('.')[0] == 'lerobot']:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.syspath_prepend(tmp_path)
     assert bags.lerobot.storage.register_reader()
     assert bags.lerobot.storage.register_reader()  # Again, as when the module is reloaded.
     storage = importlib.import_module('lerobot.datasets.storage')
-    assert storage.known == {'bags': 'bags.lerobot.reader'}
+    assert storage.known == registered
     for name in ('lerobot', 'lerobot.datasets', 'lerobot.datasets.storage'):
         monkeypatch.delitem(sys.modules, name)
+
+
+def test_the_entry_point_names_the_reader():
+    text = (Path(__file__).parents[2] / 'pyproject.toml').read_text('utf-8')
+    points = tomllib.loads(text)['project']['entry-points'][bags.lerobot.storage.READER_GROUP]
+    assert points == {bags.lerobot.storage.STORAGE_FORMAT: bags.lerobot.storage.READER}

@@ -82,6 +82,7 @@ class UploadHub(Hub):
         titles: The titles of commits.
         refused: Statuses and headers of methods, by name: 'batch', 'preupload', 'commit', 'revision', …
         lost: How many responses of commits get lost.
+        created: The requests to create the repository, which exists already.
     """
 
     make_other = UploadHost
@@ -89,6 +90,7 @@ class UploadHub(Hub):
     def __init__(self, folder):
         self.folder = Path(folder)
         self.chunk, self.ignored, self.titles, self.refused, self.lost = 30_000, set(), [], {}, 0
+        self.created = []
         self.committing = threading.Lock()
         self.address = ''
         """The address in responses, if the client sees another one."""
@@ -105,6 +107,12 @@ class UploadHub(Hub):
         path = urllib.parse.urlsplit(handler.path).path
         if path == '/api/validate-yaml':
             return self.json(handler, {'errors': [], 'warnings': []})
+        if path == '/api/repos/create':
+            self.created.append(json.loads(handler.body))
+            return answer(handler, 409, json.dumps({'url': f'{self.url}/{NAMES}'}).encode())
+        if found := re.fullmatch(rf'/api/{NAMES}/branch/([^/]+)', path):
+            self.branches.setdefault(found[1], self.branches['main'])
+            return self.json(handler, {})
         if found := re.fullmatch(rf'/{NAMES}\.git/info/lfs/objects/(batch|verify)', path):
             method, revision = found[1], 'main'
         elif found := re.fullmatch(rf'/api/{NAMES}/(preupload|commit|revision|tree)/([^/]+)(?:/.*)?', path):
