@@ -184,7 +184,8 @@ clean: ## removes environments, caches and outputs
 .venv-lerobot-0.6/ready: pyproject.toml tests/lerobot/requirements-0.6.txt
 	@echo 'making .venv-lerobot-0.6'
 	@$(PYTHON312) -m venv --clear .venv-lerobot-0.6
-	@.venv-lerobot-0.6/bin/python $(PIP) -e '.[images,video]' -r tests/lerobot/requirements-0.6.txt
+	@.venv-lerobot-0.6/bin/python $(PIP) -e '.[images,video,hf]' -r tests/lerobot/requirements-0.6.txt
+	@rm -rf .venv-lerobot-0.6/lib/python*/site-packages/tests  # As above.
 	@touch $@
 
 # Without its dependencies, such as Transformer Engine: its index files need PyTorch alone.

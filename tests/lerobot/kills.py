@@ -1,7 +1,8 @@
 """Kills the record loop of LeRobot at random moments, and measures what `bags recover` keeps.
 
-Run as `python -m tests.lerobot.kills FOLDER COUNT SEED`, it prints the seconds lost at each kill: from the
-first frame that is not in the dataset to the kill. It imports LeRobot once, and forks for each kill.
+Run as `python -m tests.lerobot.kills FOLDER COUNT SEED`, it prints the seconds of the streams that each kill
+loses, and the time from the first frame that is not in the dataset to the kill. They differ if the loop is
+slower than its frame rate. It imports LeRobot once, and forks for each kill.
 """
 
 import json
@@ -80,7 +81,7 @@ def record_in_a_loop(folder):
 
 
 def check(folder, killed):
-    """Recovers a dataset; returns the seconds that are lost, and the frames that are kept."""
+    """Recovers a dataset; returns the seconds and the time that are lost, and the number of frames kept."""
     times = np.fromfile(folder / 'log', np.float64)
     bags.recover(folder / 'cubes')
     with bags.open(folder / 'cubes') as dataset:
@@ -100,7 +101,8 @@ def check(folder, killed):
                 pixels = item[f'observation.images.{name}'].permute(1, 2, 0).numpy() * 255
                 if number_of(pixels) != index or item['task'] != TASK:
                     raise AssertionError(f'{name}: expected frame {index}, got {number_of(pixels)}')
-    return max(0.0, killed - times[kept]) if kept < len(times) else 0.0, kept
+    time_lost = max(0.0, killed - times[kept]) if kept < len(times) else 0.0
+    return (len(times) - kept) / FPS, time_lost, kept
 
 
 def in_child(function):
@@ -119,7 +121,7 @@ def in_child(function):
 
 
 def kill_once(folder, moment):
-    """Returns the seconds that a kill `moment` seconds after the first frame loses, and the frames kept."""
+    """Returns the result of `check` after a kill `moment` seconds after the first frame."""
     folder.mkdir(parents=True)
     log, result = folder / 'log', folder / 'result'
     recorder = in_child(
@@ -143,15 +145,22 @@ def main(folder, count, seed):
     if not HAS_0_4:
         import lerobot.scripts.lerobot_record  # noqa: F401
     bags.lerobot.RecordingDataset  # noqa: B018  # Imported before the forks.
-    losses = []
+    losses, times = [], []
     for number in range(count):
         moment = rng.uniform(0.1, 6)
-        lost, kept = kill_once(folder / str(number), moment)
+        lost, time_lost, kept = kill_once(folder / str(number), moment)
         losses.append(lost)
-        sys.stdout.write(f'kill {number} after {moment:.2f} s: {lost:.2f} s lost, {kept} frames kept\n')
+        times.append(time_lost)
+        text = f'{lost:.2f} s lost, recorded in {time_lost:.2f} s; {kept} frames kept'
+        sys.stdout.write(f'kill {number} after {moment:.2f} s: {text}\n')
         sys.stdout.flush()
         shutil.rmtree(folder / str(number))
-    result = {'median': float(np.median(losses)), 'maximum': max(losses), 'count': count}
+    result = {
+        'median': float(np.median(losses)),
+        'maximum': max(losses),
+        'longest_time': max(times),
+        'count': count,
+    }
     sys.stdout.write(f'{json.dumps(result)}\n')
 
 

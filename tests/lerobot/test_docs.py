@@ -59,7 +59,7 @@ def test_the_script_of_the_page(tmp_path):
     assert losses[0] == losses[1]
 
 
-@pytest.mark.parametrize('name', ['dataset', 'export'])
+@pytest.mark.parametrize('name', ['RecordingDataset', 'dataset', 'export'])
 def test_examples_of_docstrings_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     prepare_examples()
