@@ -106,9 +106,7 @@ class RecordedFeatures:
         ValueError: A name, a dtype or a shape is invalid.
     """
 
-    def __init__(
-        self, features: Mapping[str, Mapping[str, Any]], fps: float, use_videos: bool = True
-    ) -> None:
+    def __init__(self, features: Mapping[str, Any], fps: float, use_videos: bool = True) -> None:
         if not 0 < fps < math.inf:
             raise ValueError(f'fps: expected a number above 0, got {fps!r}')
         self.fps = int(fps) if fps == int(fps) else fps

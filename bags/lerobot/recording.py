@@ -83,7 +83,7 @@ class RecordingDataset:
         cls,
         repo_id: str,
         fps: int,
-        features: Mapping[str, Mapping[str, Any]],
+        features: Mapping[str, Any],
         root: str | os.PathLike[str] | None = None,
         robot_type: str | None = None,
         use_videos: bool = True,
