@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+# First: it completes torchvision for LeRobot 0.4.4.
+import tests.lerobot.recordings  # noqa: F401  # isort: skip
 from lerobot.robots.config import RobotConfig
 from lerobot.teleoperators.config import TeleoperatorConfig
 
