@@ -78,6 +78,11 @@ def test_an_exported_recording_equals_that_of_lerobot(recording, tmp_path):
     assert len(exported) == len(theirs) == len(ours) == recording.num_frames == 37
     assert (exported.num_episodes, recording.num_episodes) == (2, 2)
     assert exported.meta.robot_type == 'arm'
+    assert exported.features.keys() == theirs.features.keys()
+    with pytest.raises(
+        TypeError, match=r"images.front': .* got type mp4\(30\)\[\]; sample the clips .* every="
+    ):
+        bags.export(recording.root, tmp_path / 'refused', format='lerobot')
     for index in (0, 12, 19, 20, 36):
         items = [dataset[index] for dataset in (exported, theirs, ours)]
         fronts = [item.pop(FRONT) for item in items]
