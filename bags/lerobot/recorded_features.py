@@ -122,6 +122,9 @@ class RecordedFeatures:
             for name, feature in given.items()
         } | copy.deepcopy(COMPUTED)
         """All features, with those that LeRobot computes."""
+        for name, recorded in self.fields.items():
+            if recorded.type == 'depth':
+                self.features[name]['info']['depth_unit'] = 'mm'
 
     @property
     def spec(self) -> dict[str, str]:
