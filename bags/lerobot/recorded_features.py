@@ -22,6 +22,8 @@ COMPUTED: dict[str, dict[str, Any]] = {
 }
 """The features that LeRobot adds to each dataset; frames do not have them."""
 DEPTH_KEYS = 'is_depth_map', 'video.is_depth_map'
+CREATED_DTYPE = 'created_dtype'
+"""The entry in the metadata of a field whose feature has another dtype than the one that is stored."""
 CHANNELS = 1, 3
 """Possible numbers of channels of a camera."""
 
@@ -92,6 +94,18 @@ class RecordedFeature:
         return (array * 255).astype(np.uint8)
 
 
+def created_features(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the features that a recording was created with, from its metadata.
+
+    Raises:
+        KeyError, TypeError, AttributeError: The metadata are not those of a recording.
+    """
+    features = {name: dict(feature) for name, feature in metadata['features'].items()}
+    for name, feature in features.items():
+        feature['dtype'] = metadata['fields'][name].get(CREATED_DTYPE, feature['dtype'])
+    return features
+
+
 class RecordedFeatures:
     """The features of a recording.
 
@@ -151,6 +165,10 @@ class RecordedFeatures:
         described = {
             name: {**self.features[name], 'shape': [*self.features[name]['shape']]} for name in self.fields
         }
+        for name, recorded in self.fields.items():
+            if recorded.type == 'depth' and described[name]['dtype'] == 'video':
+                described[name]['dtype'] = 'image'  # As it is stored: readers do not convert its values.
+                facts[name][CREATED_DTYPE] = 'video'
         metadata = {'fps': self.fps, 'robot_type': robot_type, 'features': described, 'fields': facts}
         return {key: value for key, value in metadata.items() if value is not None}
 

@@ -19,7 +19,7 @@ from bags.dataset.writing.episode import Episode
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.display.counts import plural
 from bags.interop.hub.push import push
-from bags.lerobot.recorded_features import COMPUTED, TASK, TIMESTAMP, RecordedFeatures
+from bags.lerobot.recorded_features import COMPUTED, TASK, TIMESTAMP, RecordedFeatures, created_features
 from bags.maintenance.metadata import set_metadata
 from bags.validation import import_optional
 
@@ -195,7 +195,7 @@ class RecordingDataset:
         with open_dataset(folder) as existing:
             metadata, spec = dict(existing.metadata), dict(existing.spec)
         try:
-            recorded = RecordedFeatures(metadata['features'], metadata['fps'])
+            recorded = RecordedFeatures(created_features(metadata), metadata['fps'])
         except (KeyError, TypeError, ValueError, AttributeError) as exc:
             raise ValueError(f'{folder}: expected a recording of RecordingDataset.create: {exc}') from exc
         if spec != recorded.spec:

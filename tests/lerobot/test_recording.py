@@ -159,8 +159,9 @@ def test_nothing_of_a_bad_frame_is_written(case, recording):
     assert len(bags.open(recording.root).stream(0, FRONT)) == 2
 
 
-def test_forms_of_pictures(tmp_path):
-    depth = {**camera('image', 24, 32, 1), 'info': {'is_depth_map': True}}
+@pytest.mark.parametrize('dtype', ['image', 'video'])
+def test_forms_of_pictures(dtype, tmp_path):
+    depth = {**camera(dtype, 24, 32, 1), 'info': {'is_depth_map': True}}
     first = {'dtype': 'image', 'shape': (3, 24, 32), 'names': ['channels', 'height', 'width']}
     features = {'depth': depth, 'still': camera('image', 24, 32, 3), 'first': first}
     recording = RecordingDataset.create('me/x', 10, features, tmp_path / 'x')
@@ -179,6 +180,10 @@ def test_forms_of_pictures(tmp_path):
         )
     recording.save_episode()
     recording.finalize()
+    again = RecordingDataset.resume('me/x', tmp_path / 'x')
+    assert again.features == recording.features
+    assert again.features['depth'] == {**depth, 'info': {'is_depth_map': True, 'depth_unit': 'mm'}}
+    again.finalize()
     row = bags.open(tmp_path / 'x')[0]
     assert all(np.array_equal(stored, meters) for stored in row['depth'])
     assert all(np.abs(stored - pixels.astype(int)).max() <= 1 for stored in [*row['still'], *row['first']])
