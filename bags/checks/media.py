@@ -131,7 +131,7 @@ def _frames_of(field: Field, row: int) -> tuple[Iterator[Array], float]:
         if video is None or not len(video):
             return iter(()), float('nan')
         interval = 1 / field.rate if field.rate else video.duration / len(video)
-        return _frames_of_video(video.options(color='gray')), float(interval)
+        return _frames_of_video(video.options(color='gray', dtype='uint8')), float(interval)
     value = field.dataset[row, field.name][field.name]
     if value is None:
         return iter(()), float('nan')
@@ -156,6 +156,9 @@ def _measure(frame: Array) -> tuple[Array, tuple[float, float, float, float]]:
     """Returns a small grey picture, int16, and what is measured."""
     if frame.dtype == np.uint16:
         frame = frame >> 8
+    elif frame.dtype.kind == 'f':  # Depth in metres, in a TIFF.
+        frame = np.nan_to_num(frame, posinf=0, neginf=0)
+        frame = (frame * (255 / max(float(frame.max()), 1e-9))).clip(0, 255).astype(np.uint8)
     height, width = frame.shape[:2]
     step = max(1, -(-max(height, width) // THUMBNAIL))
     small = _grey(frame[::step, ::step])

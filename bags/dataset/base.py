@@ -701,8 +701,8 @@ class Dataset(Shareable, abc.ABC):
         each frame of the camera, with the items of each field at these offsets from it.
 
         All windows of a field have the same number of items n: numbers are an array (n, *shape), frames
-        (n, height, width, 3), samples of audio float32 (n, channels), others a list. `FIELD_is_pad`, bool
-        (n,), marks the padding. Only the items of a window are read.
+        (n, height, width, 3), frames of depth (n, height, width), samples of audio float32 (n, channels),
+        others a list. `FIELD_is_pad`, bool (n,), marks the padding. Only the items of a window are read.
 
         Other fields have the value of the datapoint that contains the window, except sequences, images, and
         videos and recordings that are decoded when they are read (all types but `video` and `audio`). A

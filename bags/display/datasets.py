@@ -15,6 +15,7 @@ from bags.display.counts import byte_count, plural
 from bags.display.html import MAX_HTML_TEXT, SIDE, image_as_html, sound_as_html, value_as_html
 from bags.display.values import MAX_NUMBERS_IN_TEXT, cut_off, is_undecoded, open_records, show_value
 from bags.formats.ffmpeg import open_container
+from bags.formats.pixels import frame_format
 from bags.formats.scalars import check_value_size
 from bags.formats.signatures import DEMUXERS, IMAGES, identify_file
 
@@ -157,7 +158,12 @@ def _first_frame(file: BinaryIO) -> str:
         check_value_size(stream.width * stream.height, MAX_PIXELS, 'a frame')
         frame = next(container.decode(stream))
         scale = SIDE / max(frame.width, frame.height, 1)
+        is_deep_gray = frame_format(frame).is_deep_gray
         small = frame.reformat(
-            max(1, round(frame.width * scale)), max(1, round(frame.height * scale)), 'rgb24'
+            max(1, round(frame.width * scale)),
+            max(1, round(frame.height * scale)),
+            'gray16le' if is_deep_gray else 'rgb24',
         )
-        return image_as_html(Image.fromarray(small.to_ndarray()))
+        pixels = small.to_ndarray()
+        # Floats are drawn from their smallest to their largest value.
+        return image_as_html(Image.fromarray(pixels.astype(np.float32) if is_deep_gray else pixels))

@@ -73,7 +73,9 @@ def _array(value: Any, classes: Mapping[int, str]) -> str:
     is_gray = value.ndim == 2 and sort in 'bu' and min(shape, default=0) > MAX_NUMBERS_IN_TEXT
     if value.size and (is_image or is_gray):
         return _pixels(value, bool(classes))
-    if value.ndim == 4 and value.size and shape[3] == 3 and value.dtype == np.uint8:
+    is_video = value.ndim == 4 and shape[3] == 3 and value.dtype == np.uint8
+    is_gray_video = value.ndim == 3 and value.dtype == np.uint16 and min(shape[1:]) > MAX_NUMBERS_IN_TEXT
+    if value.size and (is_video or is_gray_video):
         return f'{shape[0]} × {_pixels(value[0], False)}'
     is_curve = value.ndim == 1 or (value.ndim == 2 and shape[1] <= MAX_CURVES)
     if sort in 'iuf' and is_curve and len(value) > MAX_NUMBERS_IN_TEXT:
@@ -162,9 +164,9 @@ def image_as_html(image: Any, is_mask: bool = False) -> str:
     if image.mode.startswith('I') or image.mode == 'F':  # Depth images with more than 8 bits.
         from PIL import Image
 
-        values = np.asarray(image, np.float32)
+        values = np.nan_to_num(np.asarray(image, np.float32), posinf=0, neginf=0)
         low, high = float(values.min(initial=0)), float(values.max(initial=0))
-        image = Image.fromarray(((values - low) * (255 / max(high - low, 1))).astype(np.uint8))
+        image = Image.fromarray(((values - low) * (255 / max(high - low, 1e-9))).astype(np.uint8))
     image.thumbnail((SIDE, SIDE))
     buffer = io.BytesIO()
     image.convert('RGB').save(buffer, 'JPEG', quality=80)

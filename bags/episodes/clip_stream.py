@@ -116,6 +116,8 @@ class ClipStream:
         is_array = type(value) is np.ndarray or any(
             hasattr(value, name) for name in ('__array_interface__', '__dlpack__')
         )
+        if self._encoder.is_video and np.ndim(value) == 3 and 'uint16' in str(getattr(value, 'dtype', '')):
+            return bool(value.shape[2] == 1)  # Grey frames (time, height, width) are a clip.
         return is_array and np.ndim(value) in self._encoder.dimensions
 
     def item_of(self, values: Mapping[str, Any]) -> ClipItem:
@@ -145,9 +147,11 @@ class ClipStream:
                 follows a clip.
         """
         if earlier != self.count:
-            raise self._error(f'expected a clip, as the {earlier} items before, got {_form(item)}')
-        if self._last is not None and _differ(item.values, self._last.values):
-            raise self._error(f'expected {_form(self._last)}, as the items before, got {_form(item)}')
+            raise self._error(f'expected a clip, as the {earlier} items before, got {self._form(item)}')
+        if self._last is not None and self._differ(item.values, self._last.values):
+            raise self._error(
+                f'expected {self._form(self._last)}, as the items before, got {self._form(item)}'
+            )
         before = None if self._last is None else self._last.time
         if item.time is not None and not (-math.inf if before is None else before) < item.time < math.inf:
             after = 'a finite time' if before is None else f'a time after {before} s'
@@ -179,23 +183,21 @@ class ClipStream:
         """Raises EncodeError if the field has items, because a clip cannot follow items."""
         if self._last is not None:
             raise self._error(
-                f'expected {_form(self._last)}, as the items before, got {type(value).__name__}'
+                f'expected {self._form(self._last)}, as the items before, got {type(value).__name__}'
             )
 
     def _error(self, detail: str, is_item: bool = True) -> EncodeError:
         return EncodeError(self.name, self._type.text, detail, self.count if is_item else None)
 
+    def _differ(self, item: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
+        """Returns whether frames differ in dtype or shape, or blocks in dtype or channels."""
+        begin = 0 if self._encoder.is_video else 1
+        return bool(item.dtype != other.dtype) or item.shape[begin:] != other.shape[begin:]
 
-def _differ(item: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> bool:
-    """Returns whether frames differ in dtype or shape, or blocks in dtype or channels."""
-    begin = 0 if item.ndim == 3 else 1
-    return bool(item.dtype != other.dtype) or item.shape[begin:] != other.shape[begin:]
-
-
-def _form(item: ClipItem) -> str:
-    shape = item.values.shape
-    what = f'frames of shape {shape}' if len(shape) == 3 else f'samples of {shape[1]} channels'
-    return f'{item.values.dtype} {what}'
+    def _form(self, item: ClipItem) -> str:
+        shape = item.values.shape
+        what = f'frames of shape {shape}' if self._encoder.is_video else f'samples of {shape[1]} channels'
+        return f'{item.values.dtype} {what}'
 
 
 def open_streams(

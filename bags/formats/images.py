@@ -9,7 +9,8 @@
 | `image(mode)` | files of seven formats; pixels as PNG | | as stored, or in the mode |
 
 Gray has shape (height, width), or, for encoding, (height, width, 1); RGB has shape (height, width, 3), and
-RGBA (height, width, 4). Pixels are uint8, except gray in PNG and TIFF, such as depth, which may be uint16.
+RGBA (height, width, 4). Pixels are uint8, except gray in PNG and TIFF, such as depth, which may be uint16, or
+in TIFF float32.
 Formats that do not support gray reject it, since it would be decoded as RGB.
 
 Images are rotated by their EXIF orientation when they are decoded, as in viewers and browsers. The option
@@ -58,6 +59,7 @@ DEPTH_ERROR = (
     '{name} with 16 bits a channel is decoded in grayscale only, got colour or alpha; '
     "'image(rgb)' decodes the upper 8 bits"
 )
+_DEPTHS = 'an image of 8 bits a channel, or 16 of gray'
 MAX_SIDE = 65535
 """Maximum number of pixels of a side of a JPEG."""
 
@@ -184,8 +186,9 @@ def encode_image(value: Any, *args: str) -> Encoded:
     """Stores an image file of any supported format unchanged, or encodes pixels as PNG.
 
     Raises:
-        ValueError: According to its header, the file is cut off, or has a depth that cannot be decoded: more
-            than 16 bits, floats, or, without a mode, 16 bits with colour or alpha.
+        ValueError: According to its header, the file is cut off, or has a depth that cannot be decoded:
+            integers of more than 16 bits, floats of 64 bits or with a mode, or, without a mode, 16 bits with
+            colour or alpha.
     """
     drop_bits = image_mode(*args) is not None
     return _checked_depth(already_encoded(value, *IMAGES), drop_bits) or encode_png(value)
@@ -244,8 +247,10 @@ def _check_depth(image: Any, name: str, drop_bits: bool, depth: int = 8) -> None
     bits = max(image.tag_v2.get(258, (1,))) if name == 'TIFF' else depth
     if bits > 8 and image.mode[0] not in 'IF' and not drop_bits:
         raise ValueError(DEPTH_ERROR.format(name=name))
+    if image.mode == 'F' and bits == 32 and not drop_bits:
+        return
     if image.mode in ('I', 'F') or (';' in image.mode and not image.mode.startswith('I;16')):
-        raise ValueError(f'expected an image of 8 bits a channel, or 16 of gray, got mode {image.mode}')
+        raise ValueError(f'expected {_DEPTHS}, got mode {image.mode} of {bits} bits')
 
 
 def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = False) -> Pixels:
@@ -258,11 +263,11 @@ def _load(data: Buffer, args: tuple[str, ...], max_size: int, drop_bits: bool = 
     image: Any = _plugin(name)(BufferFile(data))
     _check_depth(image, name, drop_bits, data[24] if name == 'PNG' else 8)
     width, height = image.size
-    channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2}.get(image.mode, 3)
+    channels = {'1': 1, 'L': 1, 'I;16': 2, 'I;16B': 2, 'F': 4}.get(image.mode, 3)
     _check_size(width, height, 4 if image.has_transparency_data else channels, max_size)
     if min_side:
         image.draft(None, (min_side, min_side))  # Has no effect on formats other than JPEG.
-    return _pixels(image, rotate)
+    return _pixels(image, rotate, floats=True)
 
 
 def _load_jpeg(data: Buffer, max_size: int, min_side: int) -> Pixels | None:
@@ -308,15 +313,17 @@ def _check_size(width: int, height: int, channels: int, max_size: int) -> None:
     check_value_size(width * height * channels, max_size, f'an image of {width} x {height} pixels')
 
 
-def _pixels(image: Any, rotate: bool = True) -> Pixels:
-    """Returns the pixels of a PIL image of any mode with 8 bits a channel, or 16 bits of gray."""
+def _pixels(image: Any, rotate: bool = True, floats: bool = False) -> Pixels:
+    """Returns the pixels of a PIL image with 8 bits a channel, or 16 of gray; with `floats`, of float32."""
     image.load()  # The EXIF data of a PNG may follow the pixels.
     orientation = exif_orientation(image.info.get('exif') or b'') if rotate else UPRIGHT
     mode = image.mode
     if mode.startswith('I;16'):
         return np.ascontiguousarray(orientation.apply(np.array(image).astype(np.uint16, copy=False)))
+    if mode == 'F' and floats:
+        return np.ascontiguousarray(orientation.apply(np.array(image, np.float32)))
     if mode in ('I', 'F') or ';' in mode:
-        raise ValueError(f'expected an image of 8 bits a channel, or 16 of gray, got mode {mode}')
+        raise ValueError(f'expected {_DEPTHS}, got mode {mode}')
     if image.has_transparency_data and mode != 'RGBA':
         image = image.convert('RGBA')
     elif mode not in ('L', 'RGB', 'RGBA'):

@@ -27,10 +27,6 @@ def pixel_dtype(dtype: Any) -> np.dtype[Any]:
     return pixel
 
 
-PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {'rotate': parse_bool, 'dtype': pixel_dtype}
-"""Parsers for the options of decoded frames."""
-
-
 class Orientation(NamedTuple):
     """The operations that turn stored pixels upright, in this order."""
 
@@ -118,6 +114,19 @@ def frame_format(frame: Any, orientation: Orientation | None = None) -> FrameFor
 
 COLORS = {'rgb': (3, 'rgb24', 'rgb48le'), 'gray': (1, 'gray', 'gray16le')}
 """Maps colors to their number of channels, and FFmpeg's formats for 8 and 16 bits."""
+
+
+def pixel_color(color: Any) -> str:
+    """Returns a color, a key of `COLORS`. Raises ValueError for other colors."""
+    if color not in COLORS:
+        raise ValueError(f'expected a color of {" or ".join(COLORS)}, got {color!r}')
+    return str(color)
+
+
+PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {
+    'rotate': parse_bool, 'dtype': pixel_dtype, 'color': pixel_color,
+}  # fmt: skip
+"""Parsers for the options of decoded frames."""
 _DEEP_GRAY = {f'gray{bits}le' for bits in (9, 10, 12, 14, 16)}
 
 
@@ -126,20 +135,23 @@ class PixelOptions(NamedTuple):
 
     size: tuple[int, int] | None = None
     """Displayed height and width to which frames are scaled."""
-    color: str = 'rgb'
-    """A key of `COLORS`."""
+    color: str | None = None
+    """A key of `COLORS`. None for `rgb`, except that grey of more than 8 bits has no channels:
+    (height, width), as grey images."""
     dtype: np.dtype[Any] | None = None
     """uint8 or uint16, with values from 0 to 255 or 65535. None for uint8, except that grey of more than 8
     bits is uint16 with the stored values, e.g. 0 to 4095 for 12 bits."""
     rotate: bool = True
     """Whether frames are rotated as the file specifies."""
 
-    def result(self, stored: FrameFormat) -> tuple[tuple[int, int, int], np.dtype[Any]]:
-        """Returns the shape (height, width, channels) and the dtype of the pixels of a frame."""
+    def result(self, stored: FrameFormat) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Returns the shape and the dtype of a frame: (height, width, channels), or without channels."""
         is_turned = self.rotate and stored.orientation.transpose
         height, width = self.size or (stored[1::-1] if is_turned else stored[:2])
         default = np.uint16 if stored.is_deep_gray else np.uint8
-        return (height, width, COLORS[self.color][0]), np.dtype(self.dtype or default)
+        is_flat = self.color is None and stored.is_deep_gray
+        shape = (height, width) if is_flat else (height, width, COLORS[self.color or 'rgb'][0])
+        return shape, np.dtype(self.dtype or default)
 
 
 class PixelConverter:
@@ -152,7 +164,10 @@ class PixelConverter:
 
     def __init__(self, stored: FrameFormat, options: PixelOptions) -> None:
         self.frame_format, self.options = stored, options
-        (self._height, self._width, self._channels), self._dtype = options.result(stored)
+        (self._height, self._width, *channels), self._dtype = options.result(stored)
+        self._channels = channels[0] if channels else None
+        """The number of channels; None for pixels without channels."""
+        self._color = options.color or ('rgb' if channels else 'gray')
         self._orientation = stored.orientation if options.rotate else UPRIGHT
         if self._orientation.transpose:
             self._height, self._width = self._width, self._height
@@ -180,9 +195,11 @@ class PixelConverter:
         )
         plane = converted.planes[0]
         rows = np.frombuffer(plane, self._dtype).reshape(-1, plane.line_size // self._dtype.itemsize)
-        pixels = rows[:height, : channels * width].reshape(height, width, channels)
-        if channels < self._channels:
-            pixels = np.repeat(pixels, self._channels, axis=2)
+        pixels = rows[:height, : channels * width]
+        if self._channels is not None:
+            pixels = pixels.reshape(height, width, channels)
+            if channels < self._channels:
+                pixels = np.repeat(pixels, self._channels, axis=2)
         return pixels if self._orientation == UPRIGHT else self._orientation.apply(pixels)
 
     def _set_format(self, frame: Any) -> None:
@@ -194,7 +211,7 @@ class PixelConverter:
             detail = f'expected {expected.height} x {expected.width} pixels as in earlier frames'
             raise ValueError(f'{detail}, got {got.height} x {got.width}{depth}')
         is_wide = self._dtype == np.uint16
-        self._target_channels, *targets = COLORS[self.options.color]
+        self._target_channels, *targets = COLORS[self._color]
         self._target = targets[is_wide]
         if expected.is_deep_gray and is_wide:
             name = name.rstrip('bel') + 'le'

@@ -1,19 +1,22 @@
-"""MP4, WebM and Matroska: encodes uint8 frames, and decodes whole files.
+"""MP4, WebM and Matroska: encodes frames, and decodes whole files.
 
 | type | codec | for |
 | --- | --- | --- |
 | `mp4(fps,crf)` | H.264, 4:2:0; a constant rate factor of 20 | playing everywhere |
 | `webm(fps,crf)` | VP9, 4:2:0, libvpx's realtime settings; 30 | browsers, without patents |
 | `mkv(fps)` | FFV1, RGB, every frame a key frame | lossless pixels, with a checksum on every slice |
+| `mp4(fps,crf)` of uint16 | HEVC, grey of 12 bits; lossless without `crf` | depth |
+| `mkv(fps)` of uint16 | FFV1, grey of 16 bits | depth of more than 12 bits |
 
 The constant rate factor is 0 to 51; lower values mean better quality. The default is 30 frames per second.
 H.264 stores frames with an odd height or width as 4:4:4, which some players do not support, as 4:2:0 needs
 even sizes.
 
-Encoders accept uint8 RGB frames, shape (time, height, width, 3); an iterable of frames of shape (height,
-width, 3), which are in memory one at a time; or a file of their format, as bytes or a path. They return the
-bytes of a file, or, for an iterator, an open temporary file. They raise TypeError for another dtype, and
-ValueError for another shape, frames of several shapes, no frames, or a file of another format.
+Encoders accept uint8 RGB frames, shape (time, height, width, 3); grey frames of uint16, shape (time, height,
+width); an iterable of frames of shape (height, width, 3) or (height, width), which are in memory one at a
+time; or a file of their format, as bytes or a path. They return the bytes of a file, or, for an iterator, an
+open temporary file. They raise TypeError for another dtype, and ValueError for another shape, frames of
+several shapes, grey values of more bits than the codec has, no frames, or a file of another format.
 
 Decoders return all frames in presentation order, shape (time, height, width, 3), for files with any codec.
 They raise ValueError if the file has another format, is cut off, damaged or without frames, or if its frames
@@ -21,8 +24,9 @@ have several sizes or take more than `max_size` bytes.
 
 Encoded videos are tagged as BT.709 in limited range (`mkv`: RGB). Decoding follows the tags of a video; as in
 FFmpeg, a video without tags is BT.601 in limited range. Frames are rotated by the display matrix;
-`mp4(rotate=False)` decodes the stored frames. Grey of more than 8 bits, such as depth, is uint16 with the
-stored values. Colours of more than 8 bits are uint8 by default, and uint16 with `mp4(dtype=uint16)`.
+`mp4(rotate=False)` decodes the stored frames. Grey of more than 8 bits, such as depth, is uint16, shape
+(time, height, width), with the stored values; `mp4(color=rgb)` decodes it as three channels. Colours of more
+than 8 bits are uint8 by default, and uint16 with `mp4(dtype=uint16)`.
 """
 
 from __future__ import annotations
@@ -45,7 +49,7 @@ from bags.formats.scalars import (
     parse_int,
     split_options,
 )
-from bags.formats.write_video import MKV, MP4, WEBM, Codec, Frames, check_frame, write_frames
+from bags.formats.write_video import MKV, MP4, WEBM, Codec, Frames, as_frame, write_frames
 from bags.storage.range_file import BufferFile
 
 if TYPE_CHECKING:
@@ -123,17 +127,19 @@ def decode_mkv(data: Buffer, *args: str, max_size: int = MAX_VALUE_SIZE) -> Pixe
     return _decode(data, 'Matroska', args, max_size)
 
 
-def checked_frames(value: Any) -> Iterator[Frames]:
-    """Yields the frames of an array or an iterable, after checking each frame."""
+def checked_frames(value: Any, codec: Codec) -> Iterator[Frames]:
+    """Yields the frames of an array or an iterable, after checking each frame for a codec."""
     if isinstance(value, np.ndarray) or not isinstance(value, Iterable):
         value = as_array(value)
-        if value.ndim != 4:
+        if value.ndim != 4 and not (value.ndim == 3 and value.dtype == np.uint16):
             advice = '; a sequence takes a list of videos, such as [video]' if value.ndim == 3 else ''
-            raise ValueError(f'expected frames of shape (time, height, width, 3), got {value.shape}{advice}')
+            raise ValueError(
+                'expected frames of shape (time, height, width, 3), or (time, height, width) of uint16, got '
+                f'{value.dtype} {value.shape}{advice}'
+            )
     shape = None
     for item in value:
-        frame = as_array(item)
-        check_frame(frame)
+        frame = as_frame(as_array(item), codec)
         if shape is not None and frame.shape != shape:
             raise ValueError(f'expected frames of one shape, got {shape} and {frame.shape}')
         shape = frame.shape
@@ -146,7 +152,7 @@ def _encode(value: Any, codec: Codec, fps: Fraction, crf: int | None) -> Encoded
     # The frames of an iterator may exceed memory, and so may the file.
     file: BinaryIO = tempfile.TemporaryFile() if isinstance(value, Iterator) else io.BytesIO()  # noqa: SIM115
     try:
-        frames = checked_frames(value)
+        frames = checked_frames(value, codec)
         times = getattr(value, 'times', None)
         if isinstance(times, np.ndarray):  # A video, e.g. one that is joined from clips.
             timed, fps, time_base = timed_frames(frames, times, value.duration, codec)

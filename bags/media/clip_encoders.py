@@ -45,7 +45,8 @@ class ClipEncoder(NamedTuple):
     """The functions that check and encode a stream of frames or of blocks of samples."""
 
     check: Callable[[Item, Rate], Item]
-    """Returns an array as an item: a frame (height, width, 3), or a block (time, channels).
+    """Returns an array as an item: a frame (height, width, 3), of depth (height, width), or a block (time,
+    channels).
 
     Raises TypeError or ValueError for another array, or if the field cannot have this rate."""
     encode: Callable[..., Iterator[Encoded]]
@@ -55,6 +56,8 @@ class ClipEncoder(NamedTuple):
     the field; the arguments of the type. A clip is encoded while its items arrive."""
     dimensions: tuple[int, ...]
     """Possible numbers of dimensions of an item; other arrays are not treated as items."""
+    is_video: bool = False
+    """Whether items are frames, and not blocks of samples."""
 
 
 def cut_frames(
@@ -137,8 +140,8 @@ def _with_ticks(
         item = next(others, None)
 
 
-def _check_frame(frame: Item, rate: Rate) -> Item:
-    write_video.check_frame(frame)
+def _check_frame(codec: Codec, array: Item, rate: Rate) -> Item:
+    frame = write_video.as_frame(array, codec)
     if rate is not None:
         videos.parse_fps(str(rate))
     return frame
@@ -191,7 +194,8 @@ def _integer_rate(rate: Rate) -> int:
 
 
 def _of_frames(codec: Codec) -> ClipEncoder:
-    return ClipEncoder(_check_frame, functools.partial(_encode_frames, codec), (2, 3))
+    check = functools.partial(_check_frame, codec)
+    return ClipEncoder(check, functools.partial(_encode_frames, codec), (2, 3), is_video=True)
 
 
 def _of_samples(format: str) -> ClipEncoder:

@@ -17,6 +17,7 @@ import itertools
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
@@ -26,7 +27,7 @@ import numpy.typing as npt
 from bags.formats.ffmpeg import import_av
 from bags.formats.pixels import PixelOptions
 from bags.formats.videos import checked_frames, parse_fps, timed_frames
-from bags.formats.write_video import MP4, WEBM, Codec, Frames, write_frames
+from bags.formats.write_video import MP4, WEBM, Codec, Frames, as_frame, write_frames
 from bags.indexing import Int64s
 from bags.media.remux import FrameCopier, copy_obstacle
 from bags.media.source import MediaFile, MediaSource
@@ -34,8 +35,8 @@ from bags.media.video import Video
 from bags.media.video_decoder import VideoDecoder, open_video
 
 CODECS = {
-    'h264': MP4,
-    'hevc': Codec('mp4', 'libx265', {'crf': '24', 'g': MP4.options['g'], 'x265-params': 'log-level=none'}),
+    'h264': replace(MP4, gray=None),
+    'hevc': Codec('mp4', 'libx265', {'crf': '24', 'g': MP4.options['g']}, MP4.gray),
     'vp9': Codec('mp4', 'libvpx-vp9', WEBM.options),
     'av1': Codec('mp4', 'libsvtav1', {'crf': '35', 'g': MP4.options['g'], 'preset': '9'}),
 }
@@ -96,12 +97,13 @@ def cut_clips(
     Args:
         source: A path, bytes, a seekable binary file or a `Video`, in MP4, QuickTime, WebM, Matroska or AVI;
             a `Video` that is joined from clips, whose clips are all encoded again; or uint8 RGB frames, as an
-            array (time, height, width, 3) or any iterable of (height, width, 3).
+            array (time, height, width, 3) or any iterable of (height, width, 3); or depth, grey frames of
+            uint16, (time, height, width) or (height, width), with values of 12 bits.
         frames: Number of frames of a clip. The last clip has the remaining frames.
         gop: Maximum number of frames from one key frame to the next. By default, unlimited for copied clips
             and 32 for encoded clips. A slice of a clip is decoded from the key frame before it.
         codec: `h264`, `hevc`, `vp9` or `av1`. By default, the codec of the source for copied clips, and H.264
-            for encoded clips.
+            for encoded clips, for grey of more than 8 bits HEVC, which is lossless without a `crf`.
         crf: Constant rate factor of encoded clips. A lower factor means better quality and larger files.
         fps: Frames per second of a source without times. Default: 30.
         copy: Copy all clips without encoding: cut at the key frames nearest to the exact cuts. The attribute
@@ -124,7 +126,7 @@ def cut_clips(
             raise ValueError(f'cut_clips: expected {what} to be an integer of at least 1, got {value!r}')
     if codec is not None and codec not in CODECS:
         raise ValueError(f'cut_clips: expected a codec of {", ".join(CODECS)}, got {codec!r}')
-    encoder = CODECS[codec or 'h264'].with_options(crf, gop)
+    encoder = (MP4 if codec is None else CODECS[codec]).with_options(crf, gop)
     opened = _source_of(source)
     track = source.decoder.track if isinstance(source, Video) and not source.is_joined else None
     if opened is not None:
@@ -138,11 +140,13 @@ def cut_clips(
     if isinstance(source, Video):  # Joined from clips.
         if fps is not None:
             raise TypeError('cut_clips: expected no fps for a source that has times')
-        timed, rate, time_base = timed_frames(checked_frames(source), source.times, source.duration, encoder)
+        timed, rate, time_base = timed_frames(
+            checked_frames(source, encoder), source.times, source.duration, encoder
+        )
     else:
         rate = parse_fps(str(30 if fps is None else fps))
         time_base = 1 / rate
-        timed = ((frame, tick, tick + 1) for tick, frame in enumerate(checked_frames(source)))
+        timed = ((frame, tick, tick + 1) for tick, frame in enumerate(checked_frames(source, encoder)))
     return _encode_all(timed, int(frames), encoder, rate, time_base)
 
 
@@ -206,7 +210,7 @@ def _cut(
                 )
             else:
                 if start != position:
-                    frames = decoder.in_order(start, functools.partial(_rgb, decoder))
+                    frames = decoder.in_order(start, functools.partial(_frame, decoder, encoder))
                 position = stop
                 bounds = zip(ticks[start:stop], ticks[start + 1 : stop + 1], strict=True)
                 timed = ((next(frames), *shown) for shown in bounds)
@@ -215,11 +219,12 @@ def _cut(
             raise ValueError(timeline.truncation)
 
 
-def _rgb(decoder: VideoDecoder, number: int, frame: Any) -> Frames:
-    pixels = decoder.pixels(number, frame, PixelOptions())
-    if pixels.dtype != np.uint8:
-        raise ValueError('grey of more than 8 bits would be encoded with 8: expected copy=True')
-    return np.ascontiguousarray(pixels, np.uint8)
+def _frame(decoder: VideoDecoder, codec: Codec, number: int, frame: Any) -> Frames:
+    try:
+        pixels = as_frame(decoder.pixels(number, frame, PixelOptions()), codec)
+    except (TypeError, ValueError) as exc:
+        raise ValueError(f'frame {number}: {exc}; copy=True copies frames') from exc
+    return np.ascontiguousarray(pixels)
 
 
 def _plan(

@@ -2,7 +2,7 @@
 
 video, video(30), video(30,23)    arrays and iterables of frames are encoded as with `mp4(30,23)`
 video(remux=True)                 files are rewritten with `bags.remux`, for fast slices
-video(track=1,rotate=False)       options of `bags.Video`: `track`, `rotate`, `dtype`
+video(track=1,rotate=False)       options of `bags.Video`: `track`, `rotate`, `dtype`, `color`
 audio                             samples are encoded as `flac`, or as `wav` if they are floats
 audio(rate=16000,channels=1)      options of `bags.Audio`: `rate`, `channels`, `exact`, `track`
 """
@@ -91,7 +91,7 @@ def encode_video(value: Any, *args: str) -> Encoded:
             same holds for a `bags.Video` with the options of this type. Or frames, as for `encode_mp4`.
         *args: Frames per second and constant rate factor for frames, as for `mp4`. `remux=True` copies the
             tracks of a file to an MP4 whose header comes first, which makes slices fast. The options
-            `track`, `rotate` and `dtype` apply to the `bags.Video` when the field is read.
+            `track`, `rotate`, `dtype` and `color` apply to the `bags.Video` when the field is read.
 
     Raises:
         ValueError: The first bytes are not a signature of a video. The video is not decoded.
@@ -155,6 +155,8 @@ def _is_read_with(value: Any, options: dict[str, Any]) -> bool:
     if not isinstance(decoder, LazyDecoder) or decoder.track != options.get('track'):
         return False
     resampling = options.get('rate'), options.get('channels')
-    expected = PixelOptions(dtype=options.get('dtype'), rotate=options.get('rotate', True))
+    expected = PixelOptions(
+        color=options.get('color'), dtype=options.get('dtype'), rotate=options.get('rotate', True)
+    )
     is_resampling_equal = getattr(value, 'resampling', resampling) == resampling
     return is_resampling_equal and getattr(value, 'pixel_options', expected) == expected

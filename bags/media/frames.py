@@ -56,8 +56,8 @@ class FrameSequence(ABC):
         """Returns the times of frames."""
 
     @abstractmethod
-    def frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
-        """Returns the shape (height, width, channels) and the dtype of frames."""
+    def frame_type(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        """Returns the shape and the dtype of frames: (height, width, channels), or without channels."""
 
     @abstractmethod
     def decode_frames(self, numbers: Int64s) -> Pixels:
@@ -76,8 +76,8 @@ class FrameSequence(ABC):
         return self.frame_count(None)
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """(time, height, width, channels)."""
+    def shape(self) -> tuple[int, ...]:
+        """(time, height, width, channels); (time, height, width) for grey of more than 8 bits."""
         return (len(self), *self.frame_type()[0])
 
     @property
@@ -115,7 +115,8 @@ class FrameSequence(ABC):
     def __getitem__(self, key: Any) -> Pixels:
         """Decodes frames.
 
-        - `video[-1]`: one frame, shape (height, width, channels).
+        - `video[-1]`: one frame, shape (height, width, channels), or (height, width) for grey of more than 8
+          bits.
         - `video[100:116]`, `video[::10]`: shape (time, height, width, channels); slices clamp.
         - `video[[3, 50, 7]]`: in any order, with repeats; each group of pictures is decoded once.
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from bags.concurrency import Shareable, cached_attribute
 from bags.dataset.reading.frames import FrameTimes
 from bags.formats.ffmpeg import Track
-from bags.formats.pixels import COLORS, PixelOptions, Pixels, pixel_dtype
+from bags.formats.pixels import PixelOptions, Pixels, pixel_color, pixel_dtype
 from bags.indexing import Int64s
 from bags.media.audio import Audio
 from bags.media.demux import tracks_of
@@ -37,7 +37,7 @@ class VideoOptions(TypedDict, total=False):
     """Options of the returned frames; see `Video`."""
 
     size: tuple[SupportsIndex, SupportsIndex] | None
-    color: str
+    color: str | None
     dtype: npt.DTypeLike | None
     rotate: bool
     threads: int | None
@@ -53,7 +53,8 @@ class Video(Shareable, FrameSequence):
     Args:
         source: A path, bytes, or a record of a dataset (see `bags.decoders`).
         size: Height and width to scale frames to; by default, frames keep their size.
-        color: `rgb`, or `gray` for one channel.
+        color: `rgb`, or `gray` for one channel. By default `rgb`, and for grey of more than 8 bits, such as
+            depth, frames without channels, (height, width), as grey images.
         dtype: `uint8` or `uint16`, with values from 0 to 255 or 65535. By default uint8, and for grey of more
             than 8 bits, such as depth, uint16 with the stored values: 0 to 4095 for 12 bits.
         rotate: Rotate frames by the display matrix, as players do. With False, frames are returned as stored.
@@ -79,7 +80,7 @@ class Video(Shareable, FrameSequence):
         source: Any,
         *,
         size: tuple[SupportsIndex, SupportsIndex] | None = None,
-        color: str = 'rgb',
+        color: str | None = None,
         dtype: npt.DTypeLike | None = None,
         rotate: bool = True,
         threads: int | None = None,
@@ -89,10 +90,11 @@ class Video(Shareable, FrameSequence):
         """The decoder, for internal use."""
         self.set_options(size, color, dtype, rotate, threads)
 
-    def set_options(self, size: Any, color: str, dtype: Any, rotate: bool, threads: int | None) -> None:
+    def set_options(
+        self, size: Any, color: str | None, dtype: Any, rotate: bool, threads: int | None
+    ) -> None:
         """Sets the options of a new object; for internal use."""
-        if color not in COLORS:
-            raise ValueError(f'expected a color of {" or ".join(COLORS)}, got {color!r}')
+        color = None if color is None else pixel_color(color)
         if size is not None:
             if np.shape(size) != (2,) or not all(0 < operator.index(side) < 1 << 15 for side in size):
                 raise ValueError(f'expected a size of (height, width), got {size!r}')
@@ -181,7 +183,7 @@ class Video(Shareable, FrameSequence):
         try:
             if self.decoder.peek() is None:
                 return f'{name})'
-            count, height, width, _ = self.shape
+            count, height, width = self.shape[:3]
             text = f'{count} frames, {height} x {width}, {self.rate:.6g} fps, {self.duration:.6g} s'
         except Exception as exc:
             text = f'cannot be read: {type(exc).__name__}'
@@ -216,7 +218,7 @@ class Video(Shareable, FrameSequence):
         duration = (timeline.end - int(timeline.ticks[0])) * numerator / denominator
         return FrameTimes(timeline.seconds(timeline.ticks), timeline.end * numerator / denominator, duration)
 
-    def frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+    def frame_type(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
         with self.decoder.use() as decoder:
             return self.pixel_options.result(decoder.frame_format)
 

@@ -77,7 +77,7 @@ class JoinedVideo(Video):
 
     def __init__(self, clips: Parts[Video], **options: Unpack[VideoOptions]) -> None:
         self._clips = clips
-        own: dict[str, Any] = {'size': None, 'color': 'rgb', 'dtype': None, 'rotate': True, 'threads': None}
+        own: dict[str, Any] = {'size': None, 'color': None, 'dtype': None, 'rotate': True, 'threads': None}
         self.set_options(**{**own, **options})
 
     @cached_attribute
@@ -181,7 +181,7 @@ class JoinedVideo(Video):
         assert times is not None
         return times
 
-    def frame_type(self) -> tuple[tuple[int, int, int], np.dtype[Any]]:
+    def frame_type(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
         return self._clip(0).frame_type() if len(self._clips) else (NO_FRAMES.shape[1:], NO_FRAMES.dtype)
 
     def decode_frames(self, numbers: Int64s) -> Pixels:

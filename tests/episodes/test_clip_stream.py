@@ -262,6 +262,29 @@ def test_tensors_and_pictures_are_frames(tmp_path):
     assert len(samples_of(tmp_path / 'x')) == 80 * len(forms)
 
 
+@pytest.mark.parametrize('spec', ['mp4(30)[]', 'mkv(30)[]', 'video(30)[]'])
+def test_frames_of_depth(spec, tmp_path):
+    depth = np.random.default_rng(0).integers(0, 4096, (9, 32, 48)).astype(np.uint16)
+    metadata = {'fields': {'depth': {'rate': 30}}}
+    with bags.DatasetWriter(tmp_path / 'it', {'depth': spec}, metadata=metadata) as writer:
+        with writer.begin(clip_seconds=4 / 30) as episode:
+            for number in range(9):
+                episode.append({'depth': depth[number] if number % 2 else depth[number, ..., None]})
+            wrong = [np.zeros((32, 50), np.uint16), np.zeros((32, 48, 3), np.uint8)]
+            wrong += [np.full((32, 48), 5000, np.uint16)] if spec != 'mkv(30)[]' else []
+            for item in wrong:
+                with pytest.raises(bags.EncodeError, match=r'uint16 frames of shape \(32, 48\)|of 12 bits'):
+                    episode.append({'depth': item})
+        with writer.begin(clip_seconds=1) as episode:
+            episode.append({'depth': depth[:5]})  # A clip.
+            episode.append({'depth': depth[5:]})
+    with bags.open(tmp_path / 'it') as reader:
+        for row, lengths in enumerate(([4, 4, 1], [5, 4])):
+            video = reader.stream(row, 'depth')
+            assert video.clip_lengths.tolist() == lengths
+            assert np.array_equal(video[:], depth)
+
+
 def test_a_discarded_take_leaves_no_frames(tmp_path):
     with bags.DatasetWriter(tmp_path / 'x', SPEC, metadata=FACTS) as writer:
         for take in range(3):

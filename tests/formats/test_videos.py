@@ -58,6 +58,57 @@ def test_any_length(format, count):
     assert difference(decoded, frames) < 4
 
 
+@pytest.mark.parametrize(
+    ('format', 'bits', 'size'),
+    [('mp4', 12, (33, 47)), ('mp4', 12, (48, 64)), ('mkv', 16, (1, 1)), ('mkv', 16, (33, 47))],
+)
+def test_grey_of_uint16_is_lossless(format, bits, size):
+    values = np.random.default_rng(0).integers(0, 1 << bits, (5, *size)).astype(np.uint16)
+    values[0, 0, 0], values[1, 0, 0] = (1 << bits) - 1, 0
+    for frames in (values, values[..., None], list(values), iter(values)):
+        data = encoders[format](frames)
+        if not isinstance(data, bytes):
+            with data as file:
+                data = file.read()
+        decoded = decoders[format](data)
+        assert decoded.dtype == np.uint16
+        assert np.array_equal(decoded, values)
+
+
+def test_grey_of_uint16_with_loss():
+    ramp = np.linspace(500, 4000, 5 * 64 * 64).reshape(5, 64, 64).astype(np.uint16)
+    ramp += np.random.default_rng(0).integers(0, 16, ramp.shape).astype(np.uint16)
+    data = encoders['mp4'](ramp, '30', '28')
+    assert len(data) < len(encoders['mp4'](ramp)) / 2
+    decoded = decoders['mp4'](data)
+    assert decoded.dtype == np.uint16
+    assert 0 < np.abs(decoded.astype(int) - ramp).mean() < 40
+    with av.open(io.BytesIO(data)) as container:
+        assert container.streams.video[0].codec_context.format.name == 'gray12le'
+
+
+@pytest.mark.parametrize(
+    ('format', 'value', 'error'),
+    [
+        ('mp4', np.full((2, 16, 16), 4096, np.uint16), 'values from 0 to 4095, got 4096; mkv and png'),
+        ('mp4', np.zeros((4, 4), np.uint16), r'or \(time, height, width\) of uint16, got uint16 \(4, 4\)'),
+        (
+            'mp4',
+            np.zeros((2, 4, 4, 3), np.uint16),
+            r'grey frames of uint16, shape \(height, width\)',
+        ),
+        ('mp4', np.zeros((2, 0, 4), np.uint16), 'expected grey frames of uint16'),
+        ('mp4', np.zeros((2, 4, 4), np.uint16), 'frames of 16 pixels a side or more'),
+        ('mp4', np.zeros((2, 4, 4), np.int16), r'got int16 \(2, 4, 4\)'),
+        ('mkv', [np.zeros((4, 4), np.uint16), np.zeros((4, 4, 3), np.uint8)], 'frames of one shape'),
+        ('webm', np.zeros((2, 4, 4), np.uint16), 'libvpx-vp9 has no grey of more than 8 bits; mp4 has 12'),
+    ],
+)
+def test_grey_that_cannot_be_encoded(format, value, error):
+    with pytest.raises((TypeError, ValueError), match=error):
+        encoders[format](value)
+
+
 COLOURS = [
     (255, 0, 0),
     (0, 255, 0),

@@ -166,28 +166,54 @@ def test_deep_grey_keeps_its_values(bits, tmp_path):
     values[0, 0, :3] = 0, 40_000 & top, top
     data = deep(values, f'gray{bits}le')
     video = Video(data)
-    assert (video.dtype, video.shape) == (np.uint16, (6, 32, 48, 3))
+    assert (video.dtype, video.shape) == (np.uint16, (6, 32, 48))
+    assert '6 frames, 32 x 48' in repr(video)
     assert video.tracks[0].format == f'gray{bits}le'
-    assert np.array_equal(video[:], np.repeat(values[..., None], 3, axis=3))
+    assert np.array_equal(video[:], values)
+    assert np.array_equal(video[[4, 2]], values[[4, 2]])
+    assert np.array_equal(np.stack(list(video)), values)
+    assert video.options(dtype='uint8')[0].shape == (32, 48)
+    assert video.options(size=(16, 24))[0].shape == (16, 24)
+    assert video[[]].shape == (0, 32, 48)
+    colors = video.options(color='rgb')
+    assert colors.shape == (6, 32, 48, 3)
+    assert np.array_equal(colors[:], np.repeat(values[..., None], 3, axis=3))
+    assert np.array_equal(colors.options(color=None)[1], values[1])
     gray = video.options(color='gray')
     assert np.array_equal(gray[[4, 2]][..., 0], values[[4, 2]])
-    assert np.array_equal(np.stack(list(gray))[..., 0], values)
     assert np.array_equal(gray.options(dtype='uint16')[:], gray[:])
     assert gray[[]].dtype == gray.between(9, 9).dtype == np.uint16
     assert gray.options(size=(16, 24))[0].dtype == np.uint16
     eight = gray.options(dtype=np.uint8)
     assert eight.dtype == eight[3].dtype == np.uint8
     assert np.abs(eight[:][..., 0] / 255 - values / top).max() < 0.01
-    assert np.array_equal(bags.decoders['mkv'](data)[..., 0], values)
+    assert np.array_equal(bags.decoders['mkv'](data), values)
     assert bags.decoders['mkv'](data, 'dtype=uint8').dtype == np.uint8
-    with bags.DatasetWriter(tmp_path / 'it', {'depth': 'video', 'clips': 'mkv[]'}) as writer:
-        writer.append({'depth': data, 'clips': [data, data]})
+    assert bags.decoders['mkv'](data, 'color=rgb').shape == (6, 32, 48, 3)
+    spec = {'depth': 'video', 'clips': 'mkv[]', 'rgb': 'video(color=rgb)'}
+    with bags.DatasetWriter(tmp_path / 'it', spec) as writer:
+        writer.append({'depth': data, 'clips': [data, data], 'rgb': data})
     with bags.open(tmp_path / 'it') as reader:
         both = reader[0, {'depth': bags.frames(2, 4), 'clips': bags.frames([8, 1])}]
-        assert np.array_equal(both['depth'][..., 0], values[2:4])
-        assert np.array_equal(both['clips'][..., 0], values[[2, 1]])
-    with pytest.raises(ValueError, match='grey of more than 8 bits'):
-        list(bags.cut_clips(data, 3))
+        assert np.array_equal(both['depth'], values[2:4])
+        assert np.array_equal(both['clips'], values[[2, 1]])
+        assert reader[0]['rgb'][:2].shape == (2, 32, 48, 3)
+        joined = reader.stream(0, 'clips')
+        assert joined.shape == (12, 32, 48)
+        assert np.array_equal(joined[5:8], values[[5, 0, 1]])
+
+
+def test_clips_of_deep_grey():
+    values = np.random.default_rng(0).integers(0, 4096, (6, 32, 48)).astype(np.uint16)
+    for source in (deep(values, 'gray12le'), values, values[..., None]):
+        clips = list(bags.cut_clips(source, 4))
+        assert [clip.copied for clip in clips] == [False, False]
+        assert np.array_equal(np.concatenate([Video(clip)[:] for clip in clips]), values)
+    assert len(b''.join(bags.cut_clips(values, 4, crf=30))) < len(b''.join(clips)) / 2
+    with pytest.raises(ValueError, match=r'frame 0: expected frames of uint8, got uint16: .*copy=True'):
+        list(bags.cut_clips(deep(values, 'gray12le'), 4, codec='h264'))
+    with pytest.raises(ValueError, match='expected grey of 12 bits, values from 0 to 4095, got'):
+        list(bags.cut_clips(deep(values * 15, 'gray16le'), 4))
 
 
 def test_deep_colours_on_request(tmp_path):

@@ -242,9 +242,10 @@ def check_sequence(field: str, schema: Schema) -> None:
 def frames(start: Any, stop: SupportsIndex | None = None, step: SupportsIndex = 1) -> FrameSelection:
     """Returns a selection of frames of a video, of a sequence of clips, or of a sequence of images.
 
-    `reader[i, {'video': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3). The frames of a
-    sequence of clips are numbered through all clips. Only the clips that contain selected frames are read,
-    and only their necessary part. Custom types have frames if their decoder has an attribute `frames`.
+    `reader[i, {'video': bags.frames(1000, 1064)}]` is uint8, shape (64, height, width, 3); depth frames are
+    uint16 (64, height, width). The frames of a sequence of clips are numbered through all clips. Only the
+    clips that contain selected frames are read, and only their necessary part. Custom types have frames if
+    their decoder has an attribute `frames`.
 
     Args:
         start, stop, step: As in a slice: clipped, and counted from the end if negative. Or a list of frames

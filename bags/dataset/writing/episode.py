@@ -111,10 +111,10 @@ class Episode:
 
         Args:
             items: One item for each field. Fields may be appended to in any order, any number of times. A
-                video field also takes single frames, uint8 (height, width, 3), and an audio field blocks of
-                samples (time, channels) at its `rate` in the metadata. They are copied, unless `begin` got
-                `copy=False`, and encoded as clips in the background. If a video field has `times`, a
-                frame needs its time in the same call.
+                video field also takes single frames, uint8 (height, width, 3) or uint16 (height, width), and
+                an audio field blocks of samples (time, channels) at its `rate` in the metadata. They are
+                copied, unless `begin` got `copy=False`, and encoded as clips in the background. If a video
+                field has `times`, a frame needs its time in the same call.
 
         Raises:
             EncodeError: The field does not exist or is not a sequence, or an item cannot be encoded, such as

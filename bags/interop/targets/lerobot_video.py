@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bags.formats.signatures import identify
-from bags.formats.write_video import MP4, check_frame, write_frames
+from bags.formats.write_video import MP4, as_frame, write_frames
 from bags.indexing import Int64s, offsets_of
 from bags.media.remux import join_clips
 from bags.media.video_decoder import VideoDecoder, open_video
@@ -73,7 +73,7 @@ def _is_on_grid(clip: VideoDecoder, fps: float) -> bool:
 
 
 def encode_video(frames: Iterable[Any], numbers: Int64s, fps: float) -> EpisodeVideo:
-    """Encodes the frames of an episode in H.264.
+    """Encodes the frames of an episode in H.264, or grey of 12 bits in HEVC without loss.
 
     Args:
         frames: All frames of the stream, in order.
@@ -81,15 +81,14 @@ def encode_video(frames: Iterable[Any], numbers: Int64s, fps: float) -> EpisodeV
         fps: Frames per second.
 
     Raises:
-        TypeError, ValueError: They are not RGB frames of 8 bits and of one shape.
+        TypeError, ValueError: They are not RGB frames of 8 bits, or grey frames of 12 bits, and of one shape.
     """
 
     def timed() -> Iterator[tuple[Any, int, int]]:
         step = 0
         for number, frame in enumerate(frames):
             while step < len(numbers) and numbers[step] == number:
-                check_frame(frame)
-                yield np.ascontiguousarray(frame), step, step + 1
+                yield np.ascontiguousarray(as_frame(frame, MP4)), step, step + 1
                 step += 1
             if step == len(numbers):
                 return

@@ -79,7 +79,7 @@ def test_a_dataset_of_its_own(tmp_path):
         assert found['tasks'] == ['reach']
         assert np.array_equal(found['state'], episodes[1]['state'])
         assert np.array_equal(found['camera'][:], bags.Video(episodes[1]['camera'])[:])
-        assert np.array_equal(found['depth'][:][..., 0], depth)
+        assert np.array_equal(found['depth'][:], depth)
         assert dataset.metadata['fields']['depth']['info']['is_depth_map'] is True
 
 

@@ -67,7 +67,7 @@ def test_values_are_those_of_lerobot(tmp_path, path):
             depth = found['observation.images.depth']
             assert depth.dtype == np.uint16
             shown = expected['observation.images.depth'][start:stop, 0]
-            assert np.abs(depth_in_mm(depth[:][..., 0]) - shown).max() <= 1  # Rounding of float32 by torch.
+            assert np.abs(depth_in_mm(depth[:]) - shown).max() <= 1  # Rounding of float32 by torch.
             front = found['observation.images.front'][:].astype(int)
             assert np.abs(front - expected['observation.images.front'][start:stop]).max() <= 2
             assert np.allclose(found['observation.images.front'].times, np.arange(count) / 10)
@@ -94,7 +94,7 @@ def test_depth_is_exact(tmp_path):
     with av.open(V3 / f'videos/{field}/chunk-000/file-000.mp4') as container:
         whole = [frame.to_ndarray() for frame in container.decode(video=0)]
     with bags.open(tmp_path / 'out') as dataset:
-        assert np.array_equal(np.concatenate([found[field][:][..., 0] for found in dataset]), whole)
+        assert np.array_equal(np.concatenate([found[field][:] for found in dataset]), whole)
         facts = dataset.metadata['fields'][field]['info']
         assert (facts['is_depth_map'], facts['video.depth_max'], facts['video.shift']) == (True, 10.0, 3.5)
 
