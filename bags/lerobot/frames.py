@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, SupportsIndex, Unpack
+from typing import Any, Literal, SupportsIndex, Unpack
 
 import numpy as np
 
@@ -27,6 +27,7 @@ def dataset(
     episodes: Iterable[int] | None = None,
     tolerance_s: float = 1e-4,
     return_uint8: bool = False,
+    depth_output_unit: Literal['mm', 'm'] = 'mm',
     every: str | None = None,
     fps: float | None = None,
     fill: GridFill = 'previous',
@@ -44,26 +45,29 @@ def dataset(
             or an open dataset.
         delta_timestamps: By feature, the offsets of its items in seconds, multiples of `1 / fps`. Offsets
             outside the episode give its first or last item, and True in `FEATURE_is_pad`, bool (n,).
-        image_transforms: A function that is called with the tensor of each camera.
+        image_transforms: A function that is called with the tensor of each camera, except depth cameras.
         episodes: The numbers of the episodes to read. Default: all. Their frames are in the order of the
             dataset.
         tolerance_s: Maximum distance of an offset from a multiple of `1 / fps`, in seconds.
         return_uint8: Keep video frames as uint8, which takes a quarter of the memory.
+        depth_output_unit: Unit of the items of depth cameras, and of their statistics: `mm` or `m`.
         every, fps, fill, gap, gaps: As in `bags.export`: streams of any rates are sampled at the times of the
             export, without one.
         **options: As in `bags.open`, such as `trust_links` for a dataset that links to its source.
 
     Returns:
-        A dataset for `torch.utils.data.DataLoader`. An item has frames as float32 (C, H, W) in [0, 1],
-        numbers as float32, int64 or bool, and `task`, `timestamp`, `index`, `frame_index`,
-        `episode_index` and `task_index`. A feature with n offsets has n items, (n, …).
+        A dataset for `torch.utils.data.DataLoader`. An item has frames as float32 (C, H, W) in [0, 1], depth
+        as float32 (1, H, W) in `depth_output_unit`, numbers as float32, int64 or bool, and `task`,
+        `timestamp`, `index`, `frame_index`, `episode_index` and `task_index`. A feature with n offsets has n
+        items, (n, …).
 
     Raises:
         KeyError: `delta_timestamps` names an unknown feature.
         IndexError: An episode does not exist.
-        TypeError: LeRobot has no feature for the type of a field.
-        ValueError: The metadata has no frame rate, sequences of an episode differ in length, or an offset is
-            not a multiple of `1 / fps`.
+        TypeError: LeRobot has no feature for the type of a field, or a depth camera has no grey of 9 to 12
+            bits.
+        ValueError: The metadata has no frame rate, sequences of an episode differ in length, an offset is
+            not a multiple of `1 / fps`, or a unit of depth is neither `mm` nor `m`.
 
     Examples:
         >>> frames = bags.lerobot.dataset('arm', delta_timestamps={'action': [0, 0.1]})
@@ -74,7 +78,7 @@ def dataset(
     """
     opened = dataset if isinstance(dataset, Dataset) else open_dataset(dataset, **options)
     return FrameDataset(
-        LeRobotMetadata(opened, grid_options(every, fps, fill, gap, gaps)),
+        LeRobotMetadata(opened, grid_options(every, fps, fill, gap, gaps), depth_output_unit),
         delta_timestamps=delta_timestamps,
         image_transforms=image_transforms,
         episodes=episodes,
@@ -146,6 +150,11 @@ class FrameDataset:
     def clear_image_transforms(self) -> None:
         """Removes the transform: the tensors of cameras are returned unchanged."""
         self.image_transforms = None
+
+    @property
+    def depth_output_unit(self) -> str:
+        """The unit of the items and the statistics of depth cameras."""
+        return self.meta.depth_output_unit
 
     @property
     def fps(self) -> int | float:

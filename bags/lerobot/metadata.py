@@ -7,12 +7,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any, overload
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.concurrency import cached_attribute
 from bags.dataset.base import Dataset
 from bags.dataset.reading.selection import frames
 from bags.indexing import Int64s, offsets_of
 from bags.interop.file_extensions import KEY, WRITTEN_EXTENSIONS
+from bags.interop.targets.lerobot_depth import check_unit, info_of_frame, is_depth, rescaled, unit_of
 from bags.interop.targets.lerobot_features import (
     COUNTERS,
     TASKS,
@@ -37,14 +39,19 @@ class LeRobotMetadata:
     Args:
         dataset: The dataset, whose datapoints are episodes.
         options: The times at which streams are sampled. Default: fields have an item for each frame.
+        depth_output_unit: The unit of statistics of depth, `mm` or `m`.
 
     Raises:
         TypeError: LeRobot has no feature for a field.
-        ValueError: The metadata has no frame rate, or the sequences of an episode differ in length.
+        ValueError: The metadata has no frame rate, the sequences of an episode differ in length, or the unit
+            of depth is another.
     """
 
-    def __init__(self, dataset: Dataset, options: GridOptions | None = None) -> None:
+    def __init__(
+        self, dataset: Dataset, options: GridOptions | None = None, depth_output_unit: str = 'mm'
+    ) -> None:
         self.dataset = dataset
+        self.depth_output_unit = check_unit(depth_output_unit, 'depth_output_unit')
         self.robot_type: str | None = dataset.metadata.get('robot_type')
         self.grid = None
         """The view of the times at which streams are sampled, if they are."""
@@ -93,7 +100,12 @@ class LeRobotMetadata:
         for name, feature in features.items():
             facts = self.dataset.metadata.get('fields', {}).get(name, {})
             if feature['dtype'] in CAMERAS:
-                feature |= imported.get(name) or {'shape': self._shape(name)}
+                if name in imported:
+                    feature |= imported[name]
+                else:
+                    frame = self._first_frame(name)
+                    info = info_of_frame(frame, feature['dtype'] == 'video')
+                    feature |= {'shape': (*frame.shape, 1)[:3], **({'info': info} if info else {})}
                 feature |= {'info': facts['info']} if facts.get('info') else {}
             elif name in imported:
                 feature['names'] = imported[name].get('names')
@@ -105,21 +117,29 @@ class LeRobotMetadata:
         order += [name for name in features if name not in order and name not in COUNTED]
         return {name: features[name] for name in (*order, *(name for name in COUNTED if name not in order))}
 
-    def _shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of the first frame of a camera."""
+    def _first_frame(self, name: str) -> npt.NDArray[Any]:
+        """Returns the first frame of a camera."""
         if self.grid is not None:
             (frame,) = self.grid.sampled_values([name], np.zeros(1, np.int64))[name]
-            return (*frame.shape, 1)[:3]
-        is_video = self._fields[name]['dtype'] == 'video'
-        (frame,) = self.dataset[0, {name: frames([0]) if is_video else [0]}][name]
-        return (*frame.shape, 1)[:3]
+        else:
+            is_video = self._fields[name]['dtype'] == 'video'
+            (frame,) = self.dataset[0, {name: frames([0]) if is_video else [0]}][name]
+        return np.asarray(frame)
 
     @cached_attribute
     def stats(self) -> dict[str, dict[str, Any]]:
-        """Statistics of each feature as arrays, of cameras (3, 1, 1) in [0, 1], from the metadata.
+        """Statistics of each feature as arrays, from the metadata: of cameras (3, 1, 1) in [0, 1], of depth
+        cameras (1, 1, 1) in `depth_output_unit`.
 
-        Statistics that the metadata lacks are computed, which reads all frames once.
+        Statistics that the metadata lacks are computed, which reads all frames once, and of depth up to 512.
         """
+        return self._stats(self.depth_output_unit)
+
+    def stored_stats(self) -> dict[str, dict[str, Any]]:
+        """Returns the statistics as LeRobot stores them: those of depth in the unit in `info`, or mm."""
+        return self._stats(None)
+
+    def _stats(self, unit: str | None) -> dict[str, dict[str, Any]]:
         all_stats: dict[str, Any] = {}
         facts = self.dataset.metadata.get('fields', {})
         for name in self._fields:
@@ -127,10 +147,15 @@ class LeRobotMetadata:
                 all_stats[name] = stats
         missing = [name for name in self._fields if name not in all_stats and name not in COUNTED]
         features = {name: self.features[name] for name in missing if name in self.features}
-        all_stats |= statistics_of(self.dataset, features, self.grid)
-        return {
-            name: {key: np.array(value) for key, value in stats.items()} for name, stats in all_stats.items()
+        computed = statistics_of(self.dataset, features, self.grid, unit)
+        arrays = {
+            name: {key: np.array(value) for key, value in stats.items()}
+            for name, stats in (all_stats | computed).items()
         }
+        if unit is not None:
+            for name in set(self.depth_keys) & set(all_stats):
+                arrays[name] = rescaled(arrays[name], unit_of(name, self.features[name]), unit)
+        return arrays
 
     @cached_attribute
     def _numbered(self) -> tuple[list[str], list[Int64s]]:
@@ -253,8 +278,8 @@ class LeRobotMetadata:
 
     @property
     def depth_keys(self) -> list[str]:
-        """The depth cameras: always empty, because `dataset` rejects them."""
-        return []
+        """The depth cameras, by `is_depth_map` in their `info`, or its former key `video.is_depth_map`."""
+        return [name for name in self.camera_keys if is_depth(self.features[name])]
 
     @property
     def has_language_columns(self) -> bool:

@@ -24,8 +24,9 @@ class BagsDatasetReader(BaseDatasetReader):  # type: ignore[misc, unused-ignore]
     Args:
         meta: The metadata that LeRobot loaded.
         root: The folder that contains meta/ and bags/.
-        episodes, delta_timestamps, image_transforms, tolerance_s, return_uint8: As in `bags.lerobot.dataset`.
-        **ignored: Other arguments of LeRobot: the revision and token of a repository, the unit of depth.
+        episodes, delta_timestamps, image_transforms, tolerance_s, return_uint8, depth_output_unit: As in
+            `bags.lerobot.dataset`.
+        **ignored: Other arguments of LeRobot: the revision and token of a repository.
 
     Raises:
         FileNotFoundError: bags/ has no dataset.
@@ -42,11 +43,12 @@ class BagsDatasetReader(BaseDatasetReader):  # type: ignore[misc, unused-ignore]
         image_transforms: Callable[[Any], Any] | None = None,
         tolerance_s: float = 1e-4,
         return_uint8: bool = False,
+        depth_output_unit: str = 'mm',
         **ignored: Any,
     ) -> None:
         path = f'{root}/{BAGS_FOLDER}'
         self._frames = FrameDataset(
-            LeRobotMetadata(open_dataset(path)),
+            LeRobotMetadata(open_dataset(path), depth_output_unit=depth_output_unit),
             delta_timestamps=delta_timestamps,
             image_transforms=image_transforms,
             episodes=episodes,

@@ -11,6 +11,7 @@ from bags.dataset.reading.batch import Ragged
 from bags.dataset.reading.columns import read_column
 from bags.dataset.reading.selection import PerRowItems, Selection
 from bags.indexing import Int64s
+from bags.interop.targets.lerobot_depth import Floats, as_depth_images, as_distances, distances_of, unit_of
 from bags.lerobot.metadata import CAMERAS, LeRobotMetadata
 from bags.validation import import_optional, no_field
 from bags.views.windows.grid import Grid
@@ -18,6 +19,12 @@ from bags.views.windows.grid import Grid
 NOW = np.zeros(1, np.int64)
 LEROBOT_DTYPES = {'f': 'float32', 'i': 'int64', 'u': 'int64', 'b': 'bool'}
 """The dtype of numbers in LeRobot, by the kind of the stored dtype."""
+
+
+def _exp(values: Floats) -> Floats:
+    torch = import_optional('torch')
+    powers: Floats = torch.exp(torch.from_numpy(values)).numpy()
+    return powers
 
 
 class FrameSamples:
@@ -32,8 +39,8 @@ class FrameSamples:
 
     Raises:
         KeyError: A feature is unknown.
-        TypeError: A feature of texts has offsets, or a camera has depth frames.
-        ValueError: An offset is between frames.
+        TypeError: A feature of texts has offsets, or a depth camera has no grey of 9 to 12 bits.
+        ValueError: An offset is between frames, or the `info` of a depth camera is invalid.
     """
 
     def __init__(
@@ -53,12 +60,17 @@ class FrameSamples:
             self.delta_indices = {
                 name: self._steps(name, offsets, tolerance_s) for name, offsets in delta_timestamps.items()
             }
-        for name in meta.camera_keys:
-            if (meta.features[name].get('info') or {}).get('is_depth_map'):
-                raise TypeError(
-                    f'lerobot: field {name!r}: expected colours, got depth; '
-                    f"leave it out: dataset.drop(fields='{name}')"
-                )
+        self._distances: dict[str, Floats] = {}
+        """By video of depth, the distance of each stored value."""
+        self._depth_images: dict[str, str | None] = {}
+        """By camera with images of depth, their unit if it is known."""
+        for name in meta.depth_keys:
+            feature = meta.features[name]
+            unit = unit_of(name, feature)
+            if feature['dtype'] == 'video':
+                self._distances[name] = distances_of(name, feature, meta.depth_output_unit, _exp)
+            else:
+                self._depth_images[name] = unit
 
     def _steps(self, name: str, offsets: Sequence[float], tolerance: float) -> list[int]:
         """Converts offsets from seconds to frames."""
@@ -168,7 +180,8 @@ class FrameSamples:
         item |= {f'{name}_is_pad': torch.tensor(is_pad[index]) for name, is_pad in pads.items()}
         if self.image_transforms is not None:
             for name in self._meta.camera_keys:
-                item[name] = self.image_transforms(item[name])
+                if name not in self._distances and name not in self._depth_images:
+                    item[name] = self.image_transforms(item[name])
         item['task'] = self._meta.task_names[self._task(columns['task_index'], pads, index, rows, steps)]
         return item
 
@@ -185,8 +198,13 @@ class FrameSamples:
         return int(self._meta.dataset[row, {'task_index': [step]}]['task_index'][0])
 
     def _pictures(self, torch: Any, name: str, values: Any, is_video: bool) -> Any:
-        """Converts pictures (n, H, W, C) to a tensor (n, C, H, W), float32 in [0, 1]."""
+        """Converts pictures (n, H, W, C) to a float32 tensor (n, C, H, W): in [0, 1], or distances."""
         pixels = np.stack(values) if isinstance(values, list) else values
+        if name in self._distances:
+            return torch.from_numpy(as_distances(name, pixels, self._distances[name])[:, None])
+        if name in self._depth_images:
+            unit = self._meta.depth_output_unit
+            return torch.from_numpy(as_depth_images(name, pixels, self._depth_images[name], unit)[:, None])
         if pixels.ndim == 3 and not is_video:
             pixels = pixels[..., None]
         if pixels.ndim != 4 or pixels.dtype != np.uint8:

@@ -110,7 +110,7 @@ def export(
             }
             stats = {
                 name: {key: value.tolist() for key, value in field_stats.items()}
-                for name, field_stats in meta.stats.items()
+                for name, field_stats in meta.stored_stats().items()
             }
             # LeRobot expects these path templates.
             info |= {'chunks_size': 1000, 'data_path': '', 'video_path': '', 'features': features}

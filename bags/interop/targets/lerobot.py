@@ -24,6 +24,7 @@ from bags.errors import SourceError
 from bags.formats.pixels import frame_format
 from bags.formats.signatures import identify
 from bags.indexing import Int64s
+from bags.interop.targets.lerobot_depth import CODE_BITS, info_of_frame, info_of_gray, is_depth
 from bags.interop.targets.lerobot_features import (
     COUNTERS,
     TASKS,
@@ -51,10 +52,6 @@ FILES = 1000
 """Number of files in a folder."""
 DATA_PATH = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 VIDEO_PATH = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
-DEPTH = {'is_depth_map': True, 'depth_unit': 'mm', 'video.depth_min': 0.0, 'video.depth_max': 4.095,
-         'video.shift': 0.0, 'video.use_log': False}  # fmt: skip
-"""Metadata of 12-bit gray videos, so that LeRobot returns the stored values as millimetres."""
-MAX_DEPTH_BITS = 12
 
 
 def write_lerobot(
@@ -233,8 +230,8 @@ class _Writer:
         try:
             ((_, frame),) = decoder.frames(np.array([0]))
             bits = frame.format.components[0].bits if frame_format(frame).is_deep_gray else 8
-            if bits > MAX_DEPTH_BITS:
-                raise ValueError(f'expected grey of {MAX_DEPTH_BITS} bits at most, got {bits}')
+            if bits > CODE_BITS:
+                raise ValueError(f'expected grey of {CODE_BITS} bits at most, got {bits}')
         except ValueError as exc:
             raise SourceError(where, str(exc)) from exc
         shape = [frame.height, frame.width, 1 if bits > 8 else 3]
@@ -243,11 +240,21 @@ class _Writer:
             'video.codec': copy_obstacle(decoder)[0], 'video.pix_fmt': frame.format.name,
             'video.fps': self._fps, 'has_audio': False, 'is_depth_map': False,
         }  # fmt: skip
-        info |= self._facts.get(name, {}).get('info') or (DEPTH if bits > 8 else {})
+        info |= self._facts.get(name, {}).get('info') or {}
+        if bits > 8 and not is_depth({'info': info}):
+            info |= info_of_gray(bits)
         feature = self._features[name]
         if feature['shape'] not in ([], shape):
             raise SourceError(where, f'expected frames of shape {feature["shape"]}, got {shape}')
         feature |= {'shape': shape, 'info': info}
+
+    def _describe_image(self, name: str, image: npt.NDArray[Any]) -> None:
+        """Adds the shape of images to their feature, and the `info` of the field or of depth."""
+        info = self._facts.get(name, {}).get('info') or info_of_frame(image, is_video=False)
+        feature = self._features[name]
+        feature['shape'] += [*image.shape, 1][:3]
+        if info:
+            feature['info'] = info
 
     def _table(self, index: int, count: int, values: dict[str, Any], tasks: list[str]) -> pa.Table:
         """Returns the rows of an episode."""
@@ -260,7 +267,7 @@ class _Writer:
                 names = pa.array([f'frame-{number:06}' for number in range(count)])
                 columns[name] = pa.StructArray.from_arrays([values[name], names], ['bytes', 'path'])
                 if not shape:
-                    shape += [*self._dataset[index, {name: [0]}][name][0].shape, 1][:3]
+                    self._describe_image(name, self._dataset[index, {name: [0]}][name][0])
             elif dtype != 'video':
                 columns[name] = values[name]
                 if dtype != 'string':

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.dataset.base import Dataset
 from bags.dataset.format.registry import AUDIO_FORMATS, VIDEO_FORMATS, decoders, fixed_dtype
+from bags.dataset.reading.selection import frames
 from bags.formats.arrays import array_type
+from bags.indexing import offsets_of
 from bags.interop.file_extensions import IMAGE_TYPES, KEY, WRITTEN_EXTENSIONS
+from bags.interop.targets.lerobot_depth import (
+    as_depth_images,
+    as_distances,
+    depth_statistics,
+    distances_of,
+    is_depth,
+    unit_of,
+)
 from bags.maintenance.statistics import statistics
 from bags.streams.field import StreamField
 from bags.views.windows.grid import Grid, GridOptions
@@ -176,7 +187,10 @@ def fps_of(dataset: Dataset, fields: Collection[str], what: str) -> int | float:
 
 
 def statistics_of(
-    dataset: Dataset, features: Mapping[str, Mapping[str, Any]], grid: Grid | None = None
+    dataset: Dataset,
+    features: Mapping[str, Mapping[str, Any]],
+    grid: Grid | None = None,
+    depth_unit: str | None = None,
 ) -> dict[str, Any]:
     """Computes the statistics of features in LeRobot's form: by channel for cameras, from 0 to 1.
 
@@ -184,13 +198,19 @@ def statistics_of(
         dataset: The dataset.
         features: The features.
         grid: The grid at which the features are sampled. Statistics of videos are those of whole videos.
+        depth_unit: The unit of statistics of depth. Default: `depth_unit` of the `info` of the feature, or
+            mm; statistics of depth in the metadata are then returned.
     """
     stats_of_features: dict[str, Any] = {}
     names = []
     for name, feature in features.items():
-        if (feature.get('info') or {}).get('is_depth_map'):  # Statistics are in the unit of depth.
+        if is_depth(feature):
             stored = dataset.metadata.get('fields', {}).get(name, {}).get('stats')
-            stats_of_features |= {name: stored} if stored else {}
+            if stored and depth_unit is None:
+                stats_of_features[name] = stored
+                continue
+            unit = depth_unit or unit_of(name, feature) or 'mm'
+            stats_of_features[name] = depth_statistics(_sampled_depth(dataset, name, feature, grid, unit))
         elif feature['dtype'] != 'string':
             names.append(name)
     sampled = [name for name in names if grid is not None and name in grid.schema and not grid.is_video(name)]
@@ -211,6 +231,32 @@ def statistics_of(
         stats_of_features[name] = {key: np.atleast_1d(value).tolist() for key, value in values.items()}
         stats_of_features[name]['count'] = [int(np.max(stats.count, initial=0))]
     return stats_of_features
+
+
+def _sampled_depth(
+    dataset: Dataset, name: str, feature: Mapping[str, Any], grid: Grid | None, unit: str
+) -> Iterator[npt.NDArray[np.float32]]:
+    """Yields some frames of a depth camera as distances in a unit, float32 (height, width)."""
+    is_video = feature['dtype'] == 'video'
+    distances = distances_of(name, feature, unit) if is_video else None
+    every = np.arange(len(dataset))
+    if grid is not None:
+        offsets = np.array([0, len(grid)])
+    else:
+        counts = dataset.frame_counts(every, name) if is_video else dataset.item_counts(every, name)
+        offsets = offsets_of(counts)
+    total = int(offsets[-1])
+    for number in np.unique(np.linspace(0, total - 1, min(total, SAMPLED_FRAMES)).astype(np.int64)).tolist():
+        if grid is not None:
+            values = np.stack(grid.sampled_values([name], np.array([number]))[name])
+        else:
+            row = int(offsets.searchsorted(number, 'right')) - 1
+            items = [number - int(offsets[row])]
+            values = np.stack(dataset[row, {name: frames(items) if is_video else items}][name])
+        if distances is not None:
+            yield as_distances(name, values, distances)[0]
+        else:
+            yield as_depth_images(name, values, unit_of(name, feature), unit)[0]
 
 
 def _pixel_statistics(grid: Grid, name: str) -> dict[str, Any]:

@@ -171,7 +171,11 @@ class LeRobotSource(Source[LeRobotEpisode]):
             names = feature.get('names')
             if isinstance(names, dict) and len(names) == 1:
                 (names,) = names.values()
-            facts = {'names': names, 'stats': stats.get(name), 'info': feature.get('info')}
+            facts = {
+                'names': names,
+                'stats': stats.get(name),
+                'info': feature.get('info') or feature.get('video_info'),
+            }
             if self.spec[self._fields[name]].endswith('[]'):
                 facts['rate'] = info['fps']
             if name == 'task_index' and len(classes) == len(rows):
