@@ -165,5 +165,5 @@ def _first_frame(file: BinaryIO) -> str:
             'gray16le' if is_deep_gray else 'rgb24',
         )
         pixels = small.to_ndarray()
-        # Floats are drawn from their smallest to their largest value.
+        # Floats are drawn from 0 to their largest value.
         return image_as_html(Image.fromarray(pixels.astype(np.float32) if is_deep_gray else pixels))

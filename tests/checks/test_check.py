@@ -355,3 +355,15 @@ def test_fields_types_and_facts_are_compared_with_a_reference(tmp_path):
     assert bags.check(other, like=good).has('error')
     with pytest.raises(ValueError, match='expected a check'):
         bags.check(other, only=['unlike_facts'])
+
+
+def test_depth_is_not_black(tmp_path):
+    pytest.importorskip('av')
+    depth = np.random.default_rng(0).integers(1500, 2500, (8, 64, 64)).astype(np.uint16)
+    with bags.DatasetWriter(tmp_path / 'it', {'depth': 'video'}) as writer:
+        for _ in range(3):
+            writer.append({'depth': depth})
+        writer.append({'depth': 0 * depth})
+    with bags.open(tmp_path / 'it') as dataset:
+        (finding,) = (found for found in bags.check(dataset, decode=True) if found.check == 'black_share')
+    assert list(finding.datapoints) == [3]

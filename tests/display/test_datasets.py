@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import bags
+from bags.display.html import value_as_html
 
 
 class Printer:
@@ -211,3 +212,22 @@ def test_notebooks_show_ragged_batches(tmp_path):
     assert '>None</td>' in html
     assert '>int32 (1,) [7]</td>' in html
     assert '>float32 (2, 2) [[0., 0.], [0., 0.]]</td>' in batch['points']._repr_html_()
+
+
+def test_notebooks_draw_depth_up_to_its_largest_value(tmp_path):
+    pytest.importorskip('av')
+    image = pytest.importorskip('PIL.Image')
+    depth = np.tile(np.linspace(100, 300, 48, dtype=np.uint16), (3, 32, 1))
+    metres = io.BytesIO()
+    image.fromarray(np.where(depth[0] > 110, depth[0] / 1000, np.nan).astype(np.float32)).save(metres, 'TIFF')
+    spec = {'video': 'video', 'clips': 'mkv(30)[]', 'image': 'image', 'png': 'png'}
+    with bags.DatasetWriter(tmp_path / 'it', spec) as writer:
+        writer.append({'video': depth, 'clips': [depth], 'image': metres.getvalue(), 'png': depth[0]})
+    with bags.open(tmp_path / 'it') as dataset:
+        html = dataset._repr_html_() + value_as_html(dataset[0]['clips'][0])
+    pictures = re.findall('data:image/jpeg;base64,([^"]*)"', html)
+    assert len(pictures) == 5
+    for picture in pictures:
+        drawn = np.asarray(image.open(io.BytesIO(base64.b64decode(picture))).convert('L'))
+        assert min(drawn.shape) >= 32
+        assert drawn.max() > 235
