@@ -17,6 +17,8 @@ MILLIMETRES = 1000.0
 """Millimetres in a metre."""
 CODE_BITS = 12
 MAX_CODE = (1 << CODE_BITS) - 1
+MAX_METRES = 1e6
+"""Maximum of the numbers of a scale, which float32 converts without overflow."""
 MAX_MILLIMETRES = 65535.0
 STATISTICS_SIDE = 150
 """Pixels of the longer side to which frames are thinned out for statistics, as in LeRobot."""
@@ -75,7 +77,8 @@ def is_depth(feature: Mapping[str, Any]) -> bool:
 
 def info_of(feature: Mapping[str, Any]) -> Mapping[str, Any]:
     """Returns the `info` of a feature, or what earlier versions of LeRobot call `video_info`."""
-    return {**(feature.get('video_info') or {}), **(feature.get('info') or {})}
+    both = (feature.get('video_info'), feature.get('info'))
+    return {key: value for info in both if isinstance(info, Mapping) for key, value in info.items()}
 
 
 def unit_of(name: str, feature: Mapping[str, Any]) -> str | None:
@@ -92,7 +95,7 @@ def scale_of(name: str, feature: Mapping[str, Any]) -> DepthScale:
     """Returns how the codes of a depth camera are scaled; LeRobot's defaults for missing values.
 
     Raises:
-        ValueError: A value is not a finite number, or no distances have these limits.
+        ValueError: A value is not a number of metres, or no distances have these limits.
     """
     info = info_of(feature)
     given = {key: info.get(f'video.{key}') for key in DepthScale._fields}
@@ -102,7 +105,7 @@ def scale_of(name: str, feature: Mapping[str, Any]) -> DepthScale:
         if key == 'use_log':
             is_valid = isinstance(value, bool | int)
         else:
-            is_valid = isinstance(value, int | float) and math.isfinite(value)
+            is_valid = isinstance(value, int | float) and abs(value) <= MAX_METRES
         if not is_valid:
             expected = 'true or false' if key == 'use_log' else 'a number of metres'
             raise ValueError(f'{where}: video.{key}: expected {expected}, got {value!r:.40}')

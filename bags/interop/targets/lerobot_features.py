@@ -32,6 +32,8 @@ TASKS = ('task_index', 'task', 'tasks')
 BAGS_FOLDER = 'bags'
 """The folder with the values, beside meta/, of a dataset whose `storage_format` is 'bags'."""
 PIXELS = ['height', 'width', 'channels']
+HELD_FRAMES = 16
+"""Number of frames of depth in memory for statistics."""
 SAMPLED_FRAMES = 512
 """Maximum number of frames that are read for the statistics of pictures stored as arrays."""
 QUANTILES = {0.01: 'q01', 0.5: 'q50', 0.99: 'q99'}
@@ -210,7 +212,8 @@ def statistics_of(
                 stats_of_features[name] = stored
                 continue
             unit = depth_unit or unit_of(name, feature) or 'mm'
-            stats_of_features[name] = depth_statistics(_sampled_depth(dataset, name, feature, grid, unit))
+            depth_stats = depth_statistics(_sampled_depth(dataset, name, feature, grid, unit))
+            stats_of_features |= {name: depth_stats} if depth_stats else {}
         elif feature['dtype'] != 'string':
             names.append(name)
     sampled = [name for name in names if grid is not None and name in grid.schema and not grid.is_video(name)]
@@ -246,17 +249,20 @@ def _sampled_depth(
         counts = dataset.frame_counts(every, name) if is_video else dataset.item_counts(every, name)
         offsets = offsets_of(counts)
     total = int(offsets[-1])
-    for number in np.unique(np.linspace(0, total - 1, min(total, SAMPLED_FRAMES)).astype(np.int64)).tolist():
-        if grid is not None:
-            values = np.stack(grid.sampled_values([name], np.array([number]))[name])
-        else:
-            row = int(offsets.searchsorted(number, 'right')) - 1
-            items = [number - int(offsets[row])]
-            values = np.stack(dataset[row, {name: frames(items) if is_video else items}][name])
-        if distances is not None:
-            yield as_distances(name, values, distances)[0]
-        else:
-            yield as_depth_images(name, values, unit_of(name, feature), unit)[0]
+    sampled = np.unique(np.linspace(0, total - 1, min(total, SAMPLED_FRAMES)).astype(np.int64))
+    for row in range(len(offsets) - 1):
+        numbers = sampled[slice(*sampled.searchsorted(offsets[row : row + 2]))]
+        for start in range(0, len(numbers), HELD_FRAMES):
+            some = numbers[start : start + HELD_FRAMES]
+            if grid is not None:
+                values = grid.sampled_values([name], some)[name]
+            else:
+                items = (some - offsets[row]).tolist()
+                values = dataset[row, {name: frames(items) if is_video else items}][name]
+            if distances is not None:
+                yield from as_distances(name, np.stack(values), distances)
+            else:
+                yield from as_depth_images(name, np.stack(values), unit_of(name, feature), unit)
 
 
 def _pixel_statistics(grid: Grid, name: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def test_defaults_and_units():
     assert scale_of('x', feature(depth_max=None, use_log=False)) == (0.01, 10.0, 3.5, False)
     assert scale_of('x', {'video_info': {'video.depth_max': 4}}).depth_max == 4
     assert unit_of('x', {'info': {'depth_unit': 'm'}}) == 'm'
-    assert unit_of('x', {}) is None
+    assert unit_of('x', {}) is unit_of('x', {'info': 5}) is None
     for bits in (9, 10, 12):
         info = info_of_gray(bits) | {'video.pix_fmt': f'gray{bits}le'}
         assert np.array_equal(distances_of('x', {'info': info}, 'mm'), np.arange(1 << bits))
@@ -65,6 +65,7 @@ def test_defaults_and_units():
     [
         ({'depth_min': float('nan')}, "'x', its info: video.depth_min: expected a number of metres, got nan"),
         ({'shift': []}, r'video.shift: expected a number of metres, got \[\]'),
+        ({'depth_max': 10**400}, 'video.depth_max: expected a number of metres, got 1000'),
         ({'use_log': 0.5}, 'video.use_log: expected true or false, got 0.5'),
         ({'depth_min': 11}, 'expected video.depth_min < video.depth_max'),
         ({'shift': -1}, r'video.depth_min \+ video.shift > 0'),
