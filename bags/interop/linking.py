@@ -306,7 +306,7 @@ def check_first(
     names: Mapping[str, str],
     position: int,
 ) -> None:
-    """Compares the last datapoint of a dataset with its source, and all linked files.
+    """Compares the links and texts of the last datapoint with the source, and checks all linked files.
 
     Args:
         source, writer, storage, names: As in `remaining_entries`.
@@ -326,7 +326,20 @@ def check_first(
             raise ValueError(f'{change}; {CHANGED}')
         entry = next(source.entries(position))
         values = {} if isinstance(entry, DamagedEntries) else source.load(entry)
-        for field in source.linked:
-            if not comparison.agree(len(dataset) - 1, field, values.get(field)):
-                where = f'datapoint {len(dataset) - 1:,} of the dataset, field {field!r}'
-                raise ValueError(f'{where}: its source has another value, or another order; {CHANGED}')
+        last = len(dataset) - 1
+        changed = [field for field in source.linked if not comparison.agree(last, field, values.get(field))]
+        # Several rows of a table may name one file.
+        texts = [
+            field
+            for field, field_type in dataset.schema.items()
+            if field_type.format == 'utf8'
+            and isinstance(values.get(field), str)
+            and field not in source.linked
+        ]
+        stored = dataset[last, texts] if texts else {}
+        changed += [
+            field for field in texts if stored[field] != str(values[field]).encode('utf-8', 'surrogatepass')
+        ]
+        if changed:
+            where = f'datapoint {last:,} of the dataset, field {min(changed)!r}'
+            raise ValueError(f'{where}: its source has another value, or another order; {CHANGED}')

@@ -85,8 +85,11 @@ def _next_batch(
 
 def _size_of(value: Any) -> int:
     """Returns the approximate bytes of a value."""
-    if isinstance(value, bytes | str):
+    kind = type(value)
+    if kind is str or kind is bytes:
         return len(value)
+    if kind is float or kind is int:
+        return 8
     if isinstance(value, list | tuple):
         return sum(map(_size_of, value))
     return int(getattr(value, 'nbytes', 8))

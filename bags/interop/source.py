@@ -175,7 +175,9 @@ class Source(abc.ABC, Generic[E]):
         self.linked = fields
         for entry in itertools.islice(self.entries(), MEASURED_DATAPOINTS):
             with collect_errors(damaged):
-                datapoint = {} if isinstance(entry, DamagedEntries) else self.load(entry)
+                if isinstance(entry, DamagedEntries):
+                    raise entry.error
+                datapoint = self.load(entry)
                 for field in datapoint.keys() & sizes.keys():
                     value = datapoint[field]
                     items = value if isinstance(value, list) else [value]

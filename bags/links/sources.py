@@ -32,6 +32,8 @@ from bags.storage.urls import options_of
 MAX_OPEN_SOURCES = 64
 LINK_MEMORY_BYTES = 1 << 10
 """Approximate memory of a link and its values, in bytes."""
+MAX_KNOWN_FOLDERS = 1 << 12
+"""Maximum number of folders whose stored paths are kept."""
 RECORDS_AT_ONCE = 1 << 12
 """Number of records of a bag whose limits are read at a time."""
 
@@ -206,7 +208,7 @@ class LinkSources:
         is_by_prefix = storage_options and all('://' in name for name in storage_options)
         self.opener = LinkOpener(storage_options if is_by_prefix else None)
         self._folders: FifoCache[str, str] = FifoCache(
-            lambda path: stored_path(path, folder, above), MAX_OPEN_SOURCES
+            lambda path: stored_path(path, folder, above), MAX_KNOWN_FOLDERS
         )
 
     def stored(self, file: LinkedFile) -> LinkedFile:

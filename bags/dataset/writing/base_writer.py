@@ -187,7 +187,9 @@ class BaseWriter(ABC):
     def encode_whole(self, datapoint: Mapping[str, Any]) -> list[Any]:
         """Returns the records of a datapoint as `Encoder.encode`, with the records of sequences as lists."""
         records = self.encoder.encode(datapoint)
-        return [list(each) if isinstance(each, Iterator) else each for each in records]
+        return [
+            each if type(each) is bytes or not isinstance(each, Iterator) else list(each) for each in records
+        ]
 
     def begin(
         self,

@@ -142,7 +142,8 @@ def _encode_items(
     name: str, field_type: FieldType, function: Callable[[Any], Any], values: Any
 ) -> Iterator[Any]:
     try:
-        if isinstance(values, str | bytes | bytearray | memoryview | Mapping):
+        is_list = type(values) is list  # The check of an abstract class takes as long as a text does.
+        if not is_list and isinstance(values, str | bytes | bytearray | memoryview | Mapping):
             raise TypeError
         items = iter(values)
     except TypeError:

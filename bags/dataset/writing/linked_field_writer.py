@@ -110,10 +110,10 @@ class LinkedFieldWriter(FieldWriter):
         return index
 
     def _row_of_link(self, link: Link) -> list[int]:
-        has_sums = self.appender.sums is not None
+        has_sums, is_part_type = self.appender.sums is not None, self.type.format in SEGMENT_FORMATS
         if isinstance(link, OpenedLink):
-            if link.times is None and link.frames is None and not has_sums:
-                return [self._numbers[link.entry], link.offset, link.stop, 0, 0, 0]
+            if link.times is None and not has_sums and (link.frames is None or is_part_type):
+                return [self._numbers[link.entry], link.offset, link.stop, 0, *(link.frames or (0, 0))]
         else:
             link = self.sources.opener.open(link)
             head = bytes(link[:SIGNATURE_BYTES]) if self._format is not None else b''
@@ -123,7 +123,7 @@ class LinkedFieldWriter(FieldWriter):
         start, stop, digest = link.offset, link.stop, 0
         part = Segment(self.type, 0, 0, link.file, start, stop, (link.entry, start, stop), self._parsed)
         if link.times is not None or link.frames is not None:
-            if self.type.format not in SEGMENT_FORMATS:
+            if not is_part_type:
                 detail = f'expected a field of type {" or ".join(SEGMENT_FORMATS)} for a part of a file'
                 raise ValueError(f'{detail}, got {self.type.text}')
             if link.times is not None:

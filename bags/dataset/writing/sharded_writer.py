@@ -389,6 +389,8 @@ class ShardedDatasetWriter(BaseWriter):
 
 def _stored_bytes(record: Any) -> int:
     """Returns the maximum bytes of a record, or of all items of a sequence."""
+    if type(record) is bytes:
+        return len(record)
     if isinstance(record, Link):
         return MAX_LINK_BYTES
-    return len(record) if isinstance(record, bytes) else sum(map(_stored_bytes, record or ()))
+    return sum(map(_stored_bytes, record or ()))
