@@ -36,9 +36,10 @@ from bags.interop.linking import (
 from bags.interop.load import Block, load_blocks
 from bags.interop.open_source import SourcePath, open_to_resume
 from bags.interop.source import DamagedEntries, RecordBlock, Source, list_some
+from bags.interop.sources.manifests.manifest_options import ManifestOptions, manifest_options
 from bags.interop.sources.tokens.token_file import TokenOptions, token_options
 from bags.links.link_builder import LinkRun
-from bags.links.permission import Permission
+from bags.links.permission import Permission, PermittedPaths
 from bags.links.rows import ROW_BYTES
 from bags.links.sources import LinkOpener
 from bags.progress.progress import progress as show_progress
@@ -51,6 +52,8 @@ REQUESTS = 32
 """Number of threads that open remote linked files, which waits for a network."""
 FORMATS_OF_LARGE_FILES = ('video', 'audio')
 """Types whose values may be paths of large files. These are copied one at a time."""
+FORMATS_IN_TEXTS = ('utf8', 'float', 'int', 'uint', 'bool', 'json')
+"""Formats of the items of tables and manifests, whose sequences are in memory when a datapoint is loaded."""
 
 
 def convert(
@@ -74,6 +77,9 @@ def convert(
     end: int | None = None,
     offsets: str | os.PathLike[str] | None = None,
     length: int | None = None,
+    file: Mapping[str, str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    trust_links: PermittedPaths = (),
     **options: Unpack[WriteOptions],
 ) -> WriteResult:
     """Imports other data as a sharded dataset: folders of media, WebDataset tars, formats of docs/import.md.
@@ -87,6 +93,7 @@ def convert(
         source: A file, a folder, a list or glob of files, or the result of `open_source`.
         path: The dataset.
         format, layout, spec, by, dtype, end, offsets, length: As in `open_source`.
+        file, root, trust_links: As in `open_source`, for manifests.
         on_error: 'raise' stops at the first damaged value, 'skip' leaves out its datapoint. In a damaged tar
             that is not compressed, 'skip' keeps the datapoints before the damage.
         rename: The new name of each field to rename.
@@ -136,9 +143,10 @@ def convert(
     stored = stored_fields(path, settings) if settings.resume else None
     if not isinstance(source, Source):
         tokens = token_options(by, dtype, end, offsets, length)
+        manifest = manifest_options(file, root, trust_links)
         source = _open(
             source, stored, rename or {}, path, format, layout, spec, on_error, settings, source_options,
-            tokens,
+            tokens, manifest,
         )  # fmt: skip
     if source.ambiguity is not None:
         raise source.ambiguity
@@ -213,13 +221,17 @@ def open_to_import(
     end: int | None = None,
     offsets: str | os.PathLike[str] | None = None,
     length: int | None = None,
+    file: Mapping[str, str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    trust_links: PermittedPaths = (),
 ) -> Source[Any]:
     """Opens a source as `convert` does: to resume, with the layout and the types of the existing dataset.
 
     Does not raise if the files may be read in several ways, but sets `ambiguity` of the source.
 
     Args:
-        source, format, layout, spec, on_error, by, dtype, end, offsets, length: As in `convert`.
+        source, format, layout, spec, on_error: As in `convert`.
+        by, dtype, end, offsets, length, file, root, trust_links: As in `convert`.
         path: The dataset.
         rename: The new name of each field to rename.
         resume: Whether the dataset is continued.
@@ -227,7 +239,10 @@ def open_to_import(
     settings = merge(WriterSettings, None, {'resume': resume}, function=convert)
     stored = stored_fields(path, settings) if resume else None
     tokens = token_options(by, dtype, end, offsets, length)
-    return _open(source, stored, rename, path, format, layout, spec, on_error, settings, None, tokens)
+    manifest = manifest_options(file, root, trust_links)
+    return _open(
+        source, stored, rename, path, format, layout, spec, on_error, settings, None, tokens, manifest
+    )
 
 
 def _open(
@@ -242,6 +257,7 @@ def _open(
     settings: WriterSettings,
     source_options: Mapping[str, Any] | None,
     tokens: TokenOptions,
+    manifest: ManifestOptions,
 ) -> Source[Any]:
     """Opens the source, as `open_to_resume`; errors of a client say which option has its credentials."""
     sources = source if isinstance(source, list | tuple) else [source]
@@ -251,7 +267,7 @@ def _open(
         try:
             return open_to_resume(
                 source, types, stored.layout if stored else None, format=format, layout=layout, spec=spec,
-                storage_options=source_options, on_error=on_error, tokens=tokens,
+                storage_options=source_options, on_error=on_error, tokens=tokens, manifest=manifest,
             )  # fmt: skip
         except (BagsError, FileNotFoundError, ValueError, TypeError):
             raise
@@ -337,7 +353,11 @@ def _append_entries(
     blocks = load_blocks(source, names, entries, workers if source.loads_in_threads else 1)
     in_blocks = bool(source.linked) and all(
         name in writer.linked_fields
-        or not (field_type.sequence or field_type.format in FORMATS_OF_LARGE_FILES)
+        or (
+            field_type.format in FORMATS_IN_TEXTS
+            if field_type.sequence
+            else field_type.format not in FORMATS_OF_LARGE_FILES
+        )
         for name, field_type in writer.schema.items()
     )
     with (

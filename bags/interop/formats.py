@@ -95,8 +95,8 @@ class Format(NamedTuple):
         Args:
             paths: As in `Importer.open_source`.
             storage_options: As in `Importer.open_source`.
-            **keywords: Values of `root`, `left_out`, `tokens` and `layout`; the importer gets those that it
-                takes.
+            **keywords: Values of `root`, `left_out`, `tokens`, `manifest` and `layout`; the importer gets
+                those that it takes.
 
         Raises:
             MissingDependencyError: A package that the importer needs is not installed.
@@ -165,6 +165,18 @@ _BUILT_IN = (
     Format('textgrid', 'transcripts.transcripts', ('*.textgrid',), options=('root',)),
     Format('ctm', 'transcripts.transcripts', ('*.ctm',), options=('root',)),
     Format('subtitles', 'transcripts.transcripts', ('*.srt', '*.vtt'), options=('root',)),
+    Format(
+        'nemo',
+        'manifests.nemo',
+        ('*.json', '*.jsonl', '*.ndjson', '*.json.gz', '*.jsonl.gz', '*.ndjson.gz'),
+        ('pyarrow',),
+        'hf',
+        is_by_content=True,
+        options=('manifest',),
+    ),
+    Format(
+        'lhotse', 'manifests.lhotse', ('*.jsonl', '*.jsonl.gz'), is_by_content=True, options=('manifest',)
+    ),
     Format('megatron', 'tokens.megatron', ('*.bin', '*.idx'), is_by_content=True, options=('tokens',)),
     Format('tokens', 'tokens.plain_files', ('*.bin', '*.npy'), is_by_content=True, options=('tokens',)),
     Format(
@@ -182,7 +194,7 @@ FORMATS = {format.name: format for format in _BUILT_IN}
 """The built-in formats by name, in the order in which they are tried."""
 
 OPTIONS = {'root', 'left_out'}
-"""What `Importer.options` may name. Built-in importers of tokens also take `tokens`."""
+"""What `Importer.options` may name. Built-in importers also take `tokens` or `manifest`."""
 SPLITS = ('train', 'training', 'test', 'testing', 'validation', 'valid', 'val', 'dev', 'eval', 'evaluation')
 """Names of the splits of a dataset."""
 

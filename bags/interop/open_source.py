@@ -27,6 +27,14 @@ from bags.interop.sources.files.open_files import FirstLayout, FirstRun, open_fo
 from bags.interop.sources.files.readings import Readings
 from bags.interop.sources.files.webdataset import is_tar
 from bags.interop.sources.files.zip_files import FolderWithZips, ZipFiles, is_zip
+from bags.interop.sources.manifests.listed_tables import list_files_of
+from bags.interop.sources.manifests.manifest_options import (
+    FORMATS_OF_MANIFESTS,
+    FORMATS_OF_TABLES,
+    NO_FILES,
+    ManifestOptions,
+    manifest_options,
+)
 from bags.interop.sources.tokens.detect_tokens import detect_tokens
 from bags.interop.sources.tokens.token_file import NO_OPTIONS, TokenOptions, token_options
 from bags.interop.sources.tokens.token_source import TokenSource
@@ -41,6 +49,7 @@ from bags.interop.stores import (
     size_in,
 )
 from bags.interop.targets.target import UNFINISHED
+from bags.links.permission import PermittedPaths
 from bags.storage.base import A_LFS_POINTER, MAX_LFS_POINTER_BYTES, is_lfs_pointer
 from bags.storage.urls import plain_path
 from bags.validation import one_of
@@ -64,6 +73,9 @@ def open_source(
     end: int | None = None,
     offsets: str | os.PathLike[str] | None = None,
     length: int | None = None,
+    file: Mapping[str, str] | None = None,
+    root: str | os.PathLike[str] | None = None,
+    trust_links: PermittedPaths = (),
 ) -> Source:
     """Opens data in another format as the source of a dataset, without reading values.
 
@@ -84,6 +96,12 @@ def open_source(
         offsets: A file with the first token of each document, in place of `end`: int64, or `.npy`. The last
             number may be the number of tokens.
         length: The number of tokens of each document but the last, in place of `end`.
+        file: Columns of a table (CSV, JSONL, Parquet, Arrow) with paths of files, and the name of the field
+            for the files of each: `{'audio_filepath': 'audio'}`.
+        root: The folder that the paths in a table with `file`, and in a manifest of NeMo or Lhotse, are
+            relative to, and below which their files have to be. Default: the folder of each manifest.
+        trust_links: Paths of files and folders outside of the root that a manifest may name too, or True for
+            all. `BAGS_TRUST_LINKS` in the environment adds paths.
 
     Raises:
         FileNotFoundError: The source does not exist.
@@ -95,6 +113,7 @@ def open_source(
     found = open_to_resume(
         source, {}, None, format=format, layout=layout, spec=spec, storage_options=storage_options,
         on_error=on_error, tokens=token_options(by, dtype, end, offsets, length),
+        manifest=manifest_options(file, root, trust_links),
     )  # fmt: skip
     if found.ambiguity is not None:
         raise found.ambiguity
@@ -112,6 +131,7 @@ def open_to_resume(
     storage_options: Mapping[str, Any] | None,
     on_error: Literal['raise', 'skip'],
     tokens: TokenOptions = NO_OPTIONS,
+    manifest: ManifestOptions = NO_FILES,
 ) -> Source:
     """Opens a source as `open_source` does, to continue a dataset.
 
@@ -123,7 +143,7 @@ def open_to_resume(
             text have these types, and without `first_layout`, a layout with these fields is taken.
         first_layout: The layout of the first run, if it is known.
         format, layout, spec, storage_options, on_error: As in `open_source`.
-        tokens: The other arguments of `open_source`.
+        tokens, manifest: The other arguments of `open_source`.
     """
     source = plain_path(source)
     if hasattr(source, 'columns') or hasattr(source, 'column_names') or isinstance(source, Mapping):
@@ -148,7 +168,7 @@ def open_to_resume(
     try:
         with naming(where):
             run = FirstRun(first_layout.name if first_layout else None, stored, left_out)
-            found = _open(paths, format, layout, storage_options, run, tokens)
+            found = _open(paths, format, layout, storage_options, run, tokens, manifest)
             parse_spec(found.spec)
     except SpecError as exc:  # Of types that the source describes.
         raise SourceError(where, str(exc)) from exc
@@ -158,10 +178,13 @@ def open_to_resume(
     found.path = where
     found.is_layout_given = is_given
     read = [*list_paths(paths, storage_options), *found.beside]
+    if manifest.files or found.format in FORMATS_OF_MANIFESTS:
+        storage_options = manifest.options_by_bucket(read, storage_options)
     found.opened_from, found.stores = (read, storage_options), stores
     if tokens.given and not isinstance(found, TokenSource):
         name = next(iter(tokens.given))
         raise ValueError(f"{name}: expected none for the format {found.format!r}; format='tokens' takes it")
+    manifest.check_format(found.format)
     if on_error == 'raise' and found.damaged:
         _check_no_lfs_pointer(found.damaged[0][0], storage_options)
         raise SourceError(*found.damaged[0])
@@ -226,6 +249,7 @@ def _open(
     storage_options: Mapping[str, Any] | None,
     run: FirstRun,
     tokens: TokenOptions,
+    manifest: ManifestOptions,
 ) -> Source:
     if any(letter in path for path in paths for letter in MAGIC) and not any('@' in path for path in paths):
         # Paths with an @ are expanded by `bags.bag.Reader`.
@@ -280,8 +304,11 @@ def _open(
         source = open_tars(paths, layout, storage_options, exported, run)
     elif chosen.format != 'folder' and (about := find_format(chosen.format)):
         source = about.open_source(
-            paths, storage_options, root=root, left_out=run.left_out, tokens=tokens, layout=layout
-        )
+            paths, storage_options, root=root, left_out=run.left_out, tokens=tokens, manifest=manifest,
+            layout=layout,
+        )  # fmt: skip
+        if manifest.files and chosen.format in FORMATS_OF_TABLES:
+            source = list_files_of(source, manifest, storage_options)
     else:
         if zips and zips.damaged and not chosen.paths:
             raise SourceError(*zips.damaged[0])

@@ -15,6 +15,7 @@ from typer import testing
 
 import bags
 from bags.cli.app import build_app
+from tests.interop.sources.manifests.manifests import write_lines, write_sound
 from tests.interop.sources.tokens.files import write_megatron
 
 # The runner builds the options of all commands for each call, which takes longer than most commands.
@@ -77,6 +78,9 @@ def made(tmp_path_factory):
         (folder / 'photos' / f'{index}.json').write_text('{}')
     write_megatron(folder / 'web.bin', [[[1, 2, 3]], [[4]]])
     (folder / 'train.bin').write_bytes(np.array([1, 2, 50256, 3, 50256], 'u2').tobytes())
+    write_sound(folder / 'corpus/a.wav')
+    for name, part in (('corpus/train.jsonl', {}), ('nemo.json', {'offset': 0.5, 'duration': 0.25})):
+        write_lines(folder / name, [{'audio_filepath': 'a.wav', 'text': 'hello', **part}])
     with bags.DatasetWriter(folder / 'tokens', {'tokens': 'array(uint16,?)'}) as writer:
         writer.append({'tokens': np.arange(4, dtype='u2')})
     return folder

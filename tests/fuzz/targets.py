@@ -29,6 +29,14 @@ from bags.dataset.format.shard_index import load_index
 from bags.dataset.format.spec import dump_spec, load_spec, parse_spec
 from bags.formats.audio import find_samples
 from bags.formats.signatures import check_end, check_whole, identify
+from bags.interop.sources.manifests.lhotse_lines import (
+    keys_of,
+    kind_of,
+    parse_cut,
+    parse_line,
+    parse_recording,
+    parse_supervision,
+)
 from bags.interop.sources.tables.parquet_footer import read_row_groups
 from bags.interop.sources.tokens.megatron import MegatronFile
 from bags.interop.sources.tokens.plain_files import PlainFile
@@ -188,6 +196,26 @@ def example_tokens():
     return [llm_c, file.getvalue(), rows.getvalue()]
 
 
+def read_lhotse(data):
+    value = parse_line(data)
+    kind = kind_of(value)
+    if kind == 'supervisions':
+        parse_supervision(value)
+    else:
+        keys_of(value)
+        (parse_cut if kind == 'cuts' else parse_recording)(value)
+
+
+def example_lines():
+    """Returns lines of Lhotse: a cut, a recording and a supervision."""
+    source = {'type': 'file', 'channels': [0], 'source': 'a.wav'}
+    recording = {'id': 'a', 'sources': [source], 'sampling_rate': 8000, 'num_samples': 8000, 'duration': 1.0}
+    supervision = {'id': 's', 'recording_id': 'a', 'start': 0.0, 'duration': 0.5, 'text': 'x', 'channel': 0}
+    cut = {'id': 'c', 'type': 'MonoCut', 'start': 0.0, 'duration': 0.5, 'channel': 0}
+    lines = [{**cut, 'supervisions': [supervision], 'recording': recording}, recording, supervision]
+    return [json.dumps(line).encode() for line in lines]
+
+
 def box(name, content):
     return struct.pack('>I4s', 8 + len(content), name) + content
 
@@ -315,6 +343,7 @@ TARGETS = {
         [example_index(), example_index() + bytes(3)],
     ),
     'tokens': (read_tokens, (), example_tokens()),
+    'lhotse': (read_lhotse, FORMAT_ERRORS, example_lines()),
     'header': (
         read_header,
         (),

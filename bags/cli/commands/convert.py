@@ -110,6 +110,24 @@ def import_(
         int | None,
         option('--length', metavar='N', help='The number of tokens of each document instead.'),
     ] = None,
+    file: Annotated[
+        list[str] | None,
+        option(
+            '--file', metavar='COLUMN=FIELD', help='The field for the files that a column of a table names.'
+        ),
+    ] = None,
+    root: Annotated[
+        str | None,
+        option('--root', metavar='FOLDER', help='The folder of the files of a manifest. Default: its own.'),
+    ] = None,
+    trust_links: Annotated[
+        list[str] | None,
+        option(
+            '--trust-links',
+            metavar='PREFIX',
+            help='A manifest may also name this file or folder, or "all"; repeatable.',
+        ),
+    ] = None,
     compression: Compression = None,
     shard_size: ShardSize = SHARD_SIZE_TEXT,
     shard_length: ShardLength = None,
@@ -131,6 +149,10 @@ def import_(
     Example: bags import photos index --link --update
 
     Example: bags import web.bin web --link
+
+    Example: bags import corpus/train.jsonl sentences --link --file audio_filepath=audio
+
+    Example: bags import nemo.json nemo --link --format nemo --root corpus
 
     Example: bags import train.bin train --link --format tokens --dtype uint16 --end 50256
 
@@ -173,6 +195,9 @@ def import_(
             end=end,
             offsets=offsets,
             length=length,
+            file=parse_pairs('--file', file),
+            root=root,
+            trust_links=parse_trusted(trust_links),
         )
         bind_encoders(parse_spec(original.spec), None)
     except SpecError as exc:

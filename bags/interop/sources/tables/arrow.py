@@ -100,9 +100,25 @@ class ArrowSource(Source[TableRow]):
 
     loads_in_threads = False  # Batches are converted as a whole, in `entries`.
 
-    def __init__(self, paths: list[str], storage_options: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        paths: list[str],
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        is_json: bool = False,
+    ) -> None:
+        """Infers the types.
+
+        Args:
+            paths: The files.
+            storage_options: As in `bags.open`, for URLs.
+            is_json: Whether the files are JSONL whatever their names are.
+        """
         super().__init__('arrow', {}, 0)
         self._storage_options = dict(storage_options or {})
+        self._is_json = is_json
+        self._lines: dict[str, list[int]] = {}
+        """The first line of each row, by file, of files of text in which a row was located."""
         self._files: dict[str, dict[int, int]] = {}
         """Number of rows in each part of each file."""
         self._fields: dict[str, pa.Field] = {}
@@ -113,13 +129,13 @@ class ArrowSource(Source[TableRow]):
         """The inferred types of the fields of CSV and JSONL files whose values Arrow's types hold."""
         schema: pa.Schema | None = None
         with_nulls: set[str] = set()
-        texts = self._infer_texts([path for path in paths if is_text(path)])
+        texts = self._infer_texts([path for path in paths if self._is_text(path)])
         if texts is not None:
             schema = import_pyarrow().schema(list(texts.types.items()))
             with_nulls |= texts.nulls
         for path in paths:
             table = None
-            if is_text(path):
+            if self._is_text(path):
                 continue
             with collect_errors(self.damaged):
                 table = open_table(path, self._storage_options, to_scan=True)
@@ -160,7 +176,7 @@ class ArrowSource(Source[TableRow]):
         texts: Inference | None = None
         for path in paths:
             with collect_errors(self.damaged), as_source_errors(path, 'CSV or JSONL'):
-                table = open_text(path, self._storage_options)
+                table = open_text(path, self._storage_options, is_json=self._is_json)
                 found = table.infer()
                 if texts is None:
                     texts, self.format = Inference({}, 0, set()), table.format
@@ -276,8 +292,40 @@ class ArrowSource(Source[TableRow]):
                 yield DamagedEntries(SourceError(f'{path}, rows {row} to {stop - 1}', exc.detail), stop - row)
                 row = stop
 
+    def _is_text(self, path: str) -> bool:
+        return self._is_json or is_text(path)
+
     def _open(self, path: str) -> Table | TextTable:
-        return (open_text if is_text(path) else open_table)(path, self._storage_options)
+        if self._is_text(path):
+            return open_text(path, self._storage_options, is_json=self._is_json)
+        return open_table(path, self._storage_options)
+
+    @property
+    def paths(self) -> list[str]:
+        """The files that are not damaged."""
+        return [*self._files]
+
+    def field_of(self, column: str) -> str | None:
+        """Returns the field of a column, by its name in the files; None without such a column."""
+        return next((field for field, found in self._fields.items() if found.name == column), None)
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns in the files."""
+        return [column.name for column in self._fields.values()]
+
+    def locate(self, entry: TableRow) -> str:
+        """Returns the file, the line, if the file is text, and the row of an entry, for errors."""
+        if not self._is_text(entry.path):
+            return self.name(entry)
+        lines = self._lines.get(entry.path)
+        if lines is None:
+            with contextlib.suppress(SourceError):  # The file has changed since.
+                lines = open_text(entry.path, self._storage_options, is_json=self._is_json).lines()
+            lines = self._lines.setdefault(entry.path, lines or [])
+        if entry.number >= len(lines):
+            return self.name(entry)
+        return f'{entry.path}, line {lines[entry.number]}, row {entry.number}'
 
     def _values(
         self, table: Table | TextTable, number: int, types: Mapping[str, FieldType], skip: int

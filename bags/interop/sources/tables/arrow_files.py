@@ -78,14 +78,19 @@ def is_text(path: str) -> bool:
     return matches(path.rpartition('/')[2], TEXTS)
 
 
-def open_text(path: str, storage_options: Mapping[str, Any]) -> TextTable:
+def open_text(path: str, storage_options: Mapping[str, Any], *, is_json: bool = False) -> TextTable:
     """Reads a CSV or JSONL file.
+
+    Args:
+        path: The file.
+        storage_options: As in `bags.open`, for a URL.
+        is_json: Whether the file is JSONL whatever its name is.
 
     Raises:
         SourceError: The file cannot be read.
     """
     name = path.lower().removesuffix('.gz')
-    table = JsonLines if name.endswith(('.jsonl', '.ndjson')) else CsvTable
+    table = JsonLines if is_json or name.endswith(('.jsonl', '.ndjson')) else CsvTable
     with as_source_errors(path, 'CSV or JSONL'), open_file(path, storage_options) as file:
         if not path.lower().endswith('.gz'):
             return table(path, read_at_most(file, MAX_BYTES))

@@ -133,20 +133,30 @@ class CsvTable(TextTable):
             ]
             yield from zip(*values, strict=True)
 
+    def lines(self) -> list[int]:
+        return [line for line, is_row in self._first_lines() if is_row][1:]
+
     def _line(self, row: int) -> int:
         """Returns the first line of a row, counted from 1. Quoted values span lines; the header is row 0."""
+        first = 1
+        for first, is_row in self._first_lines():
+            if is_row:
+                if not row:
+                    return first
+                row -= 1
+        return first + row
+
+    def _first_lines(self) -> Iterator[tuple[int, bool]]:
+        """Yields the first line of each row, of each blank line, and of the end, and whether it is a row."""
         lines = io.TextIOWrapper(io.BytesIO(self.data), 'utf-8', newline='')
         rows, first = csv_rows.reader(lines, delimiter=self._delimiter), 1
         try:
             for values in rows:
-                if values:
-                    if not row:
-                        return first
-                    row -= 1
+                yield first, bool(values)
                 first = rows.line_num + 1
         except csv_rows.Error:  # E.g. a value of over 128 KB.
             pass
-        return first + row
+        yield first, False
 
 
 def _reads_as_arrow(column: TextColumn) -> bool:

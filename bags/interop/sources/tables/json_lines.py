@@ -198,6 +198,18 @@ class JsonLines(TextTable):
             yield values
             end = skip_spaces(text, end)
 
+    def lines(self) -> list[int]:
+        text, lines, line, counted = self.data.decode('utf-8-sig'), list[int](), 1, 0
+        end = skip_spaces(text, 0)
+        try:
+            while end < len(text):
+                line, counted = line + text.count('\n', counted, end), end
+                lines.append(line)
+                end = skip_spaces(text, value_at(text, end)[1])
+        except (ValueError, RecursionError):
+            pass
+        return lines
+
     def _line(self, row: int) -> int:
         """Returns the first line of a row, counted from 1."""
         text = self.data.decode('utf-8-sig')

@@ -163,6 +163,10 @@ class TextTable(abc.ABC):
     def read(self, columns: list[TextColumn]) -> Iterator[tuple[Any, ...]]:
         """Yields the values of each row; a value that does not fit its type is replaced by an error."""
 
+    @abc.abstractmethod
+    def lines(self) -> list[int]:
+        """Returns the first line of each row, counted from 1, up to damage of the text."""
+
     def note_text(self, name: str, line: int, text: str, why: str, type: str = 'text') -> None:
         """Adds a sentence about a column that is text or json because of the value in a line."""
         self.notes.append(f'{self.path}: column {name!r} is {type}: line {line} has {text!r:.80}, {why}')
