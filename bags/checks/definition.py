@@ -39,6 +39,9 @@ class Scores(NamedTuple):
     """The item with the score, shape (n,), e.g. the one after a gap; -1 if it is the whole datapoint."""
     others: Int64s | None = None
     """Another datapoint that the score refers to, shape (n,), e.g. an equal one; -1 if there is none."""
+    spans: Int64s | None = None
+    """The first and the last item with the score, shape (n, 2), e.g. of the longest run of equal frames; -1
+    if there are none. By default, `items` is both."""
 
 
 class FieldScores(NamedTuple):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -32,8 +34,25 @@ MIN_RARE_DATAPOINTS = 5
 """Number of datapoints of a dataset from which a single one is rare."""
 MAX_KEPT_HITS = 4 * MAX_LISTED
 
-Scored = dict[tuple[str, str], npt.NDArray[np.float32]]
-"""The scores of all datapoints by field and check, shape (n,)."""
+ROWS_AT_ONCE = 1 << 12
+"""Number of datapoints whose times are read at once, to say where in them a score was found."""
+
+
+@dataclasses.dataclass
+class SavedScores:
+    """The scores of a check in all n datapoints, and where those above the bound were found."""
+
+    values: npt.NDArray[np.float32]
+    """(n,); NaN where a datapoint has no score."""
+    spans: Float64s | None
+    """(n, 2), the first and the last second, on the clock of the datapoint; NaN where there are none. None
+    if no datapoint has any."""
+    others: Int64s | None
+    """(n,), the other datapoint that the score refers to; -1 where there is none. None if there are none."""
+
+
+Scored = dict[tuple[str, str], SavedScores]
+"""The scores of all datapoints by field and check."""
 
 
 @dataclasses.dataclass
@@ -240,11 +259,9 @@ class _FieldRun:
                     continue
                 parts = [(rows, scores)]
             if self._keep and parts:
-                column = np.full(count, np.nan, np.float32)
-                for rows, scores in parts:
-                    column[rows] = scores.values
-                if np.isfinite(column).any():
-                    result.scores[self.field.name, check.name] = column
+                saved = self._saved(check, parts)
+                if saved is not None:
+                    result.scores[self.field.name, check.name] = saved
             if self._hits[check.name].count:
                 result.findings.append(self._finding(check))
         for check in self._of_field:
@@ -264,6 +281,35 @@ class _FieldRun:
             if not isinstance(error, MissingDependencyError):
                 result.findings.append(_failure(name, self.field.name, error))
 
+    def _saved(self, check: Check, parts: Sequence[tuple[Int64s, Scores]]) -> SavedScores | None:
+        """Returns the scores of all datapoints; None if no datapoint has a score."""
+        rows, scores = np.concatenate([rows for rows, _ in parts]), _joined([scores for _, scores in parts])
+        count = len(self.field.dataset)
+        values = np.full(count, np.nan, np.float32)
+        values[rows] = scores.values
+        if not np.isfinite(values).any():
+            return None
+        are_hits = scores.values > self._bounds[check.name]
+        spans = scores.spans
+        if spans is None and scores.items is not None:
+            spans = np.stack([scores.items, scores.items], 1)
+        seconds = others = None
+        if spans is not None and (with_span := np.flatnonzero(are_hits & (spans >= 0).all(1))).size:
+            seconds = np.full((count, 2), np.nan)
+            for part in np.split(with_span, range(ROWS_AT_ONCE, len(with_span), ROWS_AT_ONCE)):
+                seconds[rows[part]] = self._seconds(rows[part], spans[part])
+            seconds = seconds if np.isfinite(seconds).any() else None
+        if scores.others is not None and are_hits.any():
+            others = np.full(count, -1)
+            others[rows[are_hits]] = scores.others[are_hits]
+        return SavedScores(values, seconds, others)
+
+    def _seconds(self, rows: Int64s, spans: Int64s) -> Float64s:
+        try:
+            return np.stack([seconds_of(self.field, rows, spans[:, side]) for side in (0, 1)], 1)
+        except READ_ERRORS:
+            return np.full((len(rows), 2), np.nan)
+
     def _finding(self, check: Check) -> Finding:
         hits, bound, count = self._hits[check.name], self._bounds[check.name], len(self.field.dataset)
         values, rows, raw, items, others = hits.worst()
@@ -272,7 +318,10 @@ class _FieldRun:
         if check.rare and hits.count > few:
             severity = 'info'
         row, other = int(rows[0]), int(others[0]) if others[0] >= 0 else None
-        seconds = None if items[0] < 0 else seconds_of(self.field, row, int(items[0]))
+        seconds = None
+        if items[0] >= 0:
+            (second,) = seconds_of(self.field, rows[:1], items[:1]).tolist()
+            seconds = second if math.isfinite(second) else None
         detail = check.detail.format(value=float(values[0]), raw=float(raw[0]), bound=bound)
         show = leave_out = ''
         listed = tuple(rows[:MAX_LISTED].tolist())
@@ -297,40 +346,52 @@ class _FieldRun:
         )  # fmt: skip
 
 
-def seconds_of(field: Field, row: int, item: int) -> float | None:
-    """Returns the time of an item on the clock of its datapoint; None if it has no time."""
+def seconds_of(field: Field, rows: Int64s, items: Int64s) -> Float64s:
+    """Returns the time of an item of each datapoint, on the clock of the datapoint, shape (n,).
+
+    Args:
+        field: The field.
+        rows: The indices of the datapoints, shape (n,).
+        items: The item of each, shape (n,).
+
+    Returns:
+        float64 seconds; NaN for an item without a time.
+    """
     if field.rate is not None and not field.is_sound:
         start = field.facts.get('start', 0)
-        return (float(start) if isinstance(start, int | float) else 0.0) + item / field.rate
+        return (float(start) if isinstance(start, int | float) else 0.0) + items / field.rate
+    seconds = np.full(len(rows), np.nan)
     if field.is_video or field.is_sound:
-        try:
-            stream = field.dataset.stream(row, field.name)
-            return stream.start + item / stream.rate if field.is_sound else float(stream.times[item])
-        except (*READ_ERRORS, ValueError, IndexError, TypeError):
-            return None
-    times = None
-    column = Column(field, np.array([row]))
+        for position, (row, item) in enumerate(zip(rows.tolist(), items.tolist(), strict=True)):
+            with contextlib.suppress(*READ_ERRORS, ValueError, IndexError, TypeError):
+                stream = field.dataset.stream(row, field.name)
+                seconds[position] = (
+                    stream.start + item / stream.rate if field.is_sound else stream.times[item]
+                )
+        return seconds
+    column, times = Column(field, rows), None
     if field.times is not None:
         times = column.times
     elif field.has_times_as_values:
         times = column.seconds
-    if times is None or item >= len(times.items):
-        return None
-    return float(times.items[item, 0])
+    if times is not None:
+        are_inside = items < times.counts
+        seconds[are_inside] = times.items[(times.offsets[:-1] + items)[are_inside], 0]
+    return seconds
 
 
 def _joined(parts: Sequence[Scores]) -> Scores:
-    def column(name: str) -> Any:
+    def column(name: str, *shape: int) -> Any:
         if all(getattr(part, name) is None for part in parts):
             return None
-        none = [np.full(len(part.values), -1) for part in parts]
         columns = [getattr(part, name) for part in parts]
+        none = [np.full((len(part.values), *shape), -1) for part in parts]
         return np.concatenate(
             [empty if one is None else one for one, empty in zip(columns, none, strict=True)]
         )
 
     values = np.concatenate([np.asarray(part.values, np.float64) for part in parts])
-    return Scores(values, column('items'), column('others'))
+    return Scores(values, column('items'), column('others'), column('spans', 2))
 
 
 def _finding_of_field(check: Check, field: Field, found: FieldScores, bound: float) -> Finding | None:

@@ -20,6 +20,8 @@ from bags.views.join import Join
 
 CHECKED = 'checked'
 """Key of the metadata of a dataset of scores that describes the dataset that was checked."""
+SPAN, OTHER = 'span', 'other'
+"""Ends of the names of columns beside a score: where it was found in time, and the other datapoint."""
 ROW = 'row'
 """The field with the index of the datapoint."""
 
@@ -46,7 +48,10 @@ def save_scores(
     """Writes a dataset with a datapoint for each datapoint that was checked.
 
     Its fields are `row`, the key if there is one, and a column `FIELD.CHECK` for each check with a score; a
-    missing score is NaN. Its metadata has the fingerprint of the dataset, and the findings.
+    missing score is NaN. Beside it, `FIELD.CHECK.span` has the first and the last second of a score above
+    the bound, on the clock of the datapoint, and `FIELD.CHECK.other` the other datapoint that the score
+    refers to, e.g. an equal one; NaN and -1 where there are none. Its metadata has the fingerprint of the
+    dataset, and the findings.
 
     Args:
         dataset: The dataset that was checked.
@@ -61,7 +66,12 @@ def save_scores(
     columns: dict[str, Any] = {ROW: np.arange(len(dataset))}
     if on is not None:
         columns[on] = read_key_column(dataset, on)
-    columns |= {f'{field}.{check}': values for (field, check), values in scores.items()}
+    for (field, check), saved in scores.items():
+        columns[f'{field}.{check}'] = saved.values
+        if saved.spans is not None:
+            columns[f'{field}.{check}.{SPAN}'] = saved.spans
+        if saved.others is not None:
+            columns[f'{field}.{check}.{OTHER}'] = saved.others
     from_numpy(columns, path, progress=False)
     set_metadata(path, {CHECKED: {**found.as_json(), 'on': on}})
 
@@ -91,6 +101,17 @@ def open_scores(dataset: Dataset, path: str | os.PathLike[str], **options: Unpac
     if on is not None and as_list(scores.column(on)) != as_list(dataset.column(on)):
         raise ValueError(f'{path}: field {on!r}: expected the keys of the dataset, got others: check again')
     return scores.select(fields=[name for name in scores.schema if name not in (ROW, on)])
+
+
+def findings_of(scores: Dataset) -> list[dict[str, Any]]:
+    """Returns the findings of scores for the page of the viewer: without commands, which name local paths."""
+    checked = scores.metadata.get(CHECKED)
+    findings = checked.get('findings') if isinstance(checked, dict) else None
+    return [
+        {name: value for name, value in finding.items() if name not in ('show', 'leave_out')}
+        for finding in (findings if isinstance(findings, list) else ())
+        if isinstance(finding, dict)
+    ]
 
 
 def join_scores(dataset: Dataset, scores: Dataset) -> Join:

@@ -72,6 +72,7 @@ class ViewServer:
         port: The port to listen on; 0 for a free one.
         trust_links: As in `bags.open`.
         follow: Whether the page shows episodes while they are recorded.
+        source: The path of the dataset in the code and the commands that the page copies; None: `dataset`.
         filesystem, storage_options: As in `bags.open`.
 
     Raises:
@@ -87,10 +88,12 @@ class ViewServer:
         *,
         trust_links: PermittedPaths = (),
         follow: bool = False,
+        source: str | None = None,
         filesystem: Any = None,
         storage_options: Mapping[str, Any] | None = None,
     ) -> None:
         self.page = find_page()
+        self._source = source
         if not isinstance(dataset, Location):
             dataset = locate(dataset, filesystem, storage_options)
         self.location = dataset
@@ -175,7 +178,7 @@ class ViewServer:
         url = escape(f'data/{self.folder}')
         metas = [f'<meta name="bags-data" content="{url}">']
         if not self.location.store.is_remote:
-            path = escape(os.path.abspath(self.location.path))
+            path = escape(os.path.abspath(self.location.path) if self._source is None else self._source)
             metas.append(f'<meta name="bags-source" data-url="{url}" content="{path}">')
         if self._snapshots is not None:
             metas.append(f'<meta name="bags-follow" content="{url}">')

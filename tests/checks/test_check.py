@@ -277,6 +277,26 @@ def test_scores_are_a_dataset_of_their_own(dataset, tmp_path):
         bags.check(dataset, save=tmp_path / 'other', on='state')
 
 
+def test_scores_say_where_in_time_and_beside_which_datapoint(tmp_path):
+    def change(number, row):
+        if number == 5:
+            row['state'] = next(rows())['state']
+        if number == 8:
+            row['state'][20:45] = row['state'][20]
+        return with_gap(number, row)
+
+    bags.check(write(tmp_path / 'data', change), save=tmp_path / 'scores')
+    scores = bags.open(tmp_path / 'scores')
+    gaps = scores.column('state.gap_seconds.span')
+    assert gaps[4] == pytest.approx([19 / 30, 20 / 30 + 4])
+    assert np.isnan(gaps[np.arange(30) != 4][:5]).all()  # Below the bound.
+    assert scores.column('state.stuck_seconds.span')[8] == pytest.approx([20 / 30, 44 / 30])
+    others = scores.column('state.equal_records.other')
+    assert others[5] == 0
+    assert (others[np.arange(30) != 5] == -1).all()
+    assert 'state.nan_values.span' not in scores.schema  # No datapoint has one.
+
+
 def test_scores_of_a_dataset_that_changed_are_refused(dataset, tmp_path):
     from bags.checks.scores import open_scores
 

@@ -110,6 +110,10 @@ def test_scores_are_fields_of_the_page(run, episodes, monkeypatch):
     shown = bags.open('site/data/episodes')
     assert shown.column('state.gap_seconds')[4] == pytest.approx(3)
     assert shown[7, 'id'] == {'id': 7}
+    checked = shown.metadata['checked']
+    assert {each['check']: each['datapoints'] for each in checked['findings']}['gap_seconds'] == [4]
+    assert 'state.gap_seconds.span' in checked['scores']
+    assert 'show' not in checked['findings'][0]  # A published page names no path of this machine.
     assert '--scores' in run('view', 'episodes', '--scores', 'scores', '--export', 'x', code=2).stderr
     assert 'begins with #' in run('view', 'episodes', 'view=fields', '--no-browser', code=2).stderr
 

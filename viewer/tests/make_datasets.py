@@ -393,6 +393,35 @@ def write_photos(folder):
     return pixels
 
 
+def write_checked(folder):
+    """Episodes with a frozen camera, a gap, and equal photos; and the scores of a check."""
+    rng = np.random.default_rng(5)
+    spec = {
+        'id': 'int(8)', 'front': 'mp4(30)', 'state': 'array(float32,2)[]', 'time': 'float(8)[]',
+        'photo': 'png',
+    }  # fmt: skip
+    metadata = {'fields': {'state': {'times': 'time'}, 'front': {'rate': 30}}}
+    noise = rng.integers(40, 220, (120, 64, 96, 3), np.uint8)
+    photos = [
+        np.kron(rng.integers(0, 256, (9, 12, 3), np.uint8), np.ones((12, 12, 1), np.uint8)) for _ in range(10)
+    ]
+    photos[7] = photos[2]
+    photos[8] = photos[4] ^ 1
+    with bags.DatasetWriter(folder / 'checked', spec, metadata=metadata, checksum=True) as writer:
+        for index in range(10):
+            frames, times = np.roll(noise, 7 * index, 0).copy(), np.arange(120) / 30
+            if index == 3:
+                frames[45:105] = frames[45]
+            if index == 6:
+                times[80:] += 1.5
+            phase = np.linspace(0, 3, 120)[:, None] + rng.uniform(0, 6, 2)
+            state = (np.sin(phase) + rng.normal(0, 0.002, phase.shape)).astype(np.float32)
+            writer.append(
+                {'id': index, 'front': frames, 'state': state, 'time': times, 'photo': photos[index]}
+            )
+    bags.check(folder / 'checked', decode=True, save=folder / 'checked_scores', progress=False)
+
+
 def write_linked(folder):
     """Views that are saved as links, and links to files in the folder of the dataset and beside it."""
     for name, fields in [('probed', tuple(SPEC)), ('trained', ('text',)), ('media', True)]:
@@ -885,6 +914,7 @@ def main():
     write_notebook(folder)
     write_depth(folder)
     (folder / 'pixels.json').write_text(json.dumps(write_photos(folder)))
+    write_checked(folder)
     write_linked(folder)
     write_segments(folder)
     (folder / 'expected.json').write_text(json.dumps(rows))

@@ -28,7 +28,7 @@ def _gaps(column: Column) -> Scores:
     items = np.full(len(column), -1)
     are_longest = (steps > 0) & (steps == longest[owners])
     items[owners[are_longest]] = clock.item_of(later[are_longest], owners[are_longest])
-    return Scores(longest, items)
+    return Scores(longest, items, None, np.stack([np.maximum(items - 1, -1), items], 1))
 
 
 def _dropped(column: Column) -> Scores:

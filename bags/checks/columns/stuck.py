@@ -32,30 +32,30 @@ def _longest_runs(column: Column) -> Scores:
     other numbers from item to item elsewhere, because it has noise, by itself.
     """
     numbers, usual = column.numbers, column.field.once(usual_numbers)
-    runs, items = np.zeros(len(column)), np.full(len(column), -1)
+    runs, spans = np.zeros(len(column)), np.full((len(column), 2), -1)
     runs[numbers.counts < 2] = np.nan
     if numbers.counts.max(initial=0) < MIN_ITEMS:
-        return Scores(runs, items)
+        return Scores(runs, spans[:, 0], None, spans)
     # Commands at their limits are equal for a while, and no sensor stopped.
     limits = usual.low, usual.high
-    _add_runs(runs, items, numbers, usual.are_measured, limits, _partner(column))
+    _add_runs(runs, spans, numbers, usual.are_measured, limits, _partner(column))
     for number in np.flatnonzero(usual.have_noise & usual.are_measured).tolist():
-        _add_runs(runs, items, numbers, [number], None)
-    return Scores(runs, items)
+        _add_runs(runs, spans, numbers, [number], None)
+    return Scores(runs, spans[:, 0], None, spans)
 
 
 def _add_runs(
     runs: Array,
-    items: Int64s,
+    spans: Int64s,
     numbers: Numbers,
     chosen: Any,
     limits: tuple[Array, Array] | None,
     partner: Array | None = None,
 ) -> None:
-    """Adds the longest runs of equal numbers in some dimensions: their length, and their first item.
+    """Adds the longest runs of equal numbers in some dimensions: their length, and their first and last item.
 
     Args:
-        runs, items: The longest runs so far.
+        runs, spans: The longest runs so far.
         numbers, chosen: The numbers, and the dimensions.
         limits: The lowest and highest usual numbers, (d,): runs at these limits, or first and last ones, do
             not count. None: all runs count.
@@ -83,7 +83,8 @@ def _add_runs(
     longer = repeats > np.nan_to_num(runs)[of_run]
     np.maximum.at(runs, of_run[longer], repeats[longer])
     are_longest = np.flatnonzero(longer & (repeats == runs[of_run]))[::-1]
-    items[of_run[are_longest]] = numbers.item_of(firsts[are_longest], of_run[are_longest])
+    first = numbers.item_of(firsts[are_longest], of_run[are_longest])
+    spans[of_run[are_longest]] = np.stack([first, first + lengths[are_longest] - 1], 1)
 
 
 def _partner(column: Column) -> Array | None:

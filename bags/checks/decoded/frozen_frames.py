@@ -17,7 +17,7 @@ USUAL_INTERVAL = 1 / 30
 def _frozen(column: Column) -> Scores:
     found = column.once(pictures)
     count = len(column)
-    runs, items = np.zeros(count), np.full(count, -1)
+    runs, spans = np.zeros(count), np.full((count, 2), -1)
     for position in range(count):
         start, stop = found.offsets[position], found.offsets[position + 1]
         if stop - start < 2:
@@ -30,8 +30,8 @@ def _frozen(column: Column) -> Scores:
             longest = int(np.argmax(lengths))
             interval = found.intervals[position]
             runs[position] = lengths[longest] * (interval if interval > 0 else USUAL_INTERVAL)
-            items[position] = edges[2 * longest] - 1
-    return Scores(runs, items)
+            spans[position] = edges[2 * longest] - 1, edges[2 * longest + 1] - 1
+    return Scores(runs, spans[:, 0], None, spans)
 
 
 def _are_equal(change: Array) -> Array:

@@ -46,9 +46,12 @@ def view(
 
     With `--export`, writes the page. It shows this dataset, or the dataset in its address: `?data=`.
 
-    With `--scores`, a temporary dataset is shown, which links to the records of this one.
+    With `--scores`, the page also lists the findings. It shows a temporary dataset, which links to the
+    records of this one.
 
     Example: bags view episodes
+
+    Example: bags view episodes --scores scores
     """
     if scores is not None and (follow or (export is not None and not with_data)):
         raise UsageError('--scores: not with --follow, and with --export only with --with-data')
@@ -63,11 +66,15 @@ def view(
 def _with_scores(path: str, scores: str, folder: str, trust_links: PermittedPaths) -> str:
     """Saves a dataset with its scores below a folder, as links, and returns its path."""
     import bags
-    from bags.checks.scores import join_scores, open_scores
+    from bags.checks.scores import CHECKED, findings_of, join_scores, open_scores
 
     target = os.path.join(folder, os.path.basename(path.rstrip('/')) or 'data')
     with bags.open(path, raw=True, trust_links=trust_links) as dataset:
-        join_scores(dataset, open_scores(dataset, scores, raw=True)).save(target)
+        of_dataset = open_scores(dataset, scores, raw=True)
+        joined = join_scores(dataset, of_dataset)
+        joined.save(target)
+        checked = {'findings': findings_of(of_dataset), 'scores': list(of_dataset.schema)}
+        bags.set_metadata(target, {**joined.metadata, CHECKED: checked})
     return target
 
 
@@ -98,7 +105,9 @@ def _view(
 
     from bags.viewer.server import ViewServer
 
-    with ViewServer(shown, port, follow=follow, trust_links=trust_links) as server:
+    # The page copies code and commands with the path of the dataset, and not of the temporary one.
+    source = None if shown == path else os.path.abspath(path) if os.path.exists(path) else path
+    with ViewServer(shown, port, follow=follow, trust_links=trust_links, source=source) as server:
         if json:
             print_json({'url': server.url + fragment, 'port': server.port}, indent=None)
         else:

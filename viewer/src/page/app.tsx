@@ -3,12 +3,14 @@
 import {useEffect, useMemo, useRef, useState} from 'preact/hooks';
 
 import {Dataset} from '../bags/dataset';
+import {findingsOf} from '../bags/findings';
 import {findKey, keyFields} from '../bags/keys';
 import {RangeCache} from '../bags/ranges';
 import {kindOf} from '../bags/values';
 import {Chooser} from './chooser';
-import {DatapointPage} from './datapoint';
+import {DatapointPage, defaultPanels} from './datapoint';
 import {FieldsPage} from './fields';
+import {FindingsPage} from './findings';
 import {filterRows, sortRows} from './filter';
 import {FilterBox, Order} from './find';
 import {bytesText, countText} from './format';
@@ -63,6 +65,7 @@ function Viewer({dataset, shown}: {dataset: Dataset; shown: Shown | null}) {
   const route = useRoute();
   const marking = useMarks(dataset.url), {marks, toggle} = marking;
   const [progress, setProgress] = useState(0);
+  const findings = useMemo(() => findingsOf(dataset), [dataset]);
   const filtered = useRows(dataset, route, setProgress);
   const rows = filtered.state === 'ready' ? filtered.value : null;
   const name = decodeURIComponent(dataset.url.replace(/\/$/, '').split('/').pop() ?? '');
@@ -82,8 +85,9 @@ function Viewer({dataset, shown}: {dataset: Dataset; shown: Shown | null}) {
         {route.view === 'grid' && <Order dataset={dataset} route={route} />}
         <nav>
           {route.view === 'grid' && <Chooser dataset={dataset} chosen={shownIn(dataset, route.fields) ?? defaultFields(dataset)} choose={fields => navigate({fields}, true)} />}
-          {route.view === 'datapoint' && <Chooser dataset={dataset} chosen={shownIn(dataset, route.panels) ?? [...dataset.spec.keys()]} choose={panels => navigate({panels}, true)} />}
+          {route.view === 'datapoint' && <Chooser dataset={dataset} chosen={shownIn(dataset, route.panels) ?? defaultPanels(dataset)} choose={panels => navigate({panels}, true)} />}
           <a href={linkTo({view: route.view === 'fields' ? 'grid' : 'fields'})}>{route.view === 'fields' ? 'Grid' : 'Fields'}</a>
+          {findings && <a href={linkTo({view: route.view === 'findings' ? 'grid' : 'findings'})}>{route.view === 'findings' ? 'Grid' : `Findings ${findings.length}`}</a>}
           {marks.size > 0 && <>
             {marks.size === 2 && <a href={linkTo({view: 'datapoint', at: Math.min(...marks.keys()), with: Math.max(...marks.keys()), t: 0})}>Compare</a>}
             <button onClick={() => void downloadRows(dataset, route, [...marks.keys()].sort((a, b) => a - b), marks, 'marks.jsonl')}
@@ -101,6 +105,7 @@ function Viewer({dataset, shown}: {dataset: Dataset; shown: Shown | null}) {
         ? <DatapointPage dataset={dataset} route={route} rows={rows} marking={marking} />
         : route.view === 'datapoint' ? <p class="notice" role="alert">There is no datapoint {route.at}: there are {dataset.length}.</p>
           : route.view === 'fields' ? <FieldsPage dataset={dataset} />
+            : route.view === 'findings' ? <FindingsPage dataset={dataset} marking={marking} />
             : (route.filter || route.sort) && filtered.state !== 'ready' ? <p class="notice">{filtered.state === 'loading' ? 'Reading …' : 'No datapoints are shown, as the filter was not applied.'}</p>
               : <Grid dataset={dataset} route={route} rows={rows} marks={marks} toggleMark={toggle} />}
       <Traffic dataset={dataset} />

@@ -4,14 +4,17 @@ import {Component, type ComponentChildren} from 'preact';
 import {useEffect, useLayoutEffect, useMemo} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
+import {type Found, foundIn, scoreFields} from '../bags/findings';
 import {isRows, mayHaveTimes, timedBy} from '../bags/streams';
 import {kindOf} from '../bags/values';
 import {Clock, useTime} from './clock';
 import {factsProblems} from './facts';
+import {FoundIn, Spans} from './findings';
 import {timeText} from './format';
 import {placeOf} from './grid';
 import {ImagePanel} from './image';
 import {useKeys} from './keys';
+import {useLoaded} from './load';
 import type {Marking} from './marks';
 import {linkTo, navigate, type Route, shownIn} from './route';
 import {RowsPanel, SequencePanel, TimesPanel} from './sequence';
@@ -46,6 +49,7 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
     made.time = route.t;
     return made;
   }, [dataset, index, other]);
+  const loaded = useLoaded(() => foundIn(dataset, index), [dataset, index]), found = loaded.state === 'ready' ? loaded.value : [];
   const [before, after] = neighbours(index, rows, dataset.length);
   useEffect(() => () => clock.pause(), [clock]);
   useLayoutEffect(() => {
@@ -77,7 +81,7 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
     actions[event.key]();
   });
   const groups: Record<string, string[]> = {values: [], media: [], others: []};
-  for (const name of shownIn(dataset, route.panels) ?? dataset.spec.keys()) groups[groupOf(dataset, name)].push(name);
+  for (const name of shownIn(dataset, route.panels) ?? defaultPanels(dataset)) groups[groupOf(dataset, name)].push(name);
   const stays = groups.media.some(name => kindOf(dataset.type(name)) === 'video');
   const link = (at: number | null, text: string, title: string) => at === null ? <span class="faint" aria-hidden="true">{text}</span>
     : <a href={linkTo({at, t: 0})} title={title} aria-label={title}>{text}</a>;
@@ -94,8 +98,9 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
           <span class="with">with {other.toLocaleString('en')}</span>
           <button aria-label="End the comparison" title="End the comparison" onClick={() => navigate({with: null})}>✕</button>
         </>}
-        <TimeBar clock={clock} />
+        <TimeBar clock={clock} found={found} />
       </div>
+      {loaded.state === 'error' ? <Failure error={loaded.error} /> : <FoundIn found={found} clock={clock} />}
       <div class={other === null ? 'panels' : 'panels compared'} key={`${index} ${other}`}>
         {other !== null && <div class="sides">{[index, other].map((each, i) => <a key={i} href={linkTo({at: each, with: null})}>{each.toLocaleString('en')}</a>)}</div>}
         {Object.entries(groups).map(([group, names]) => names.length > 0 && (
@@ -105,6 +110,12 @@ export function DatapointPage({dataset, route, rows, marking}: Props) {
       </div>
     </main>
   );
+}
+
+/** The fields that are shown of a datapoint where none are chosen. */
+export function defaultPanels(dataset: Dataset): string[] {
+  const scores = scoreFields(dataset);
+  return [...dataset.spec.keys()].filter(name => !scores.has(name));
 }
 
 /** Where a field stands: texts and single numbers above, then cameras and images in a row, then curves and the rest. */
@@ -158,14 +169,17 @@ function CompareBox({length, next}: {length: number; next: number | null}) {
   return <form class="compare" onSubmit={go}><input name="other" autocomplete="off" placeholder="Compare with …" aria-label="Compare with datapoint" title="An index; the next datapoint if it is empty" /></form>;
 }
 
-function TimeBar({clock}: {clock: Clock}) {
+function TimeBar({clock, found}: {clock: Clock; found: Found[]}) {
   const time = useTime(clock);
   if (!clock.runs) return null;
   return <>
     <button onClick={() => clock.toggle()} title="Play (space)" aria-label={clock.playing ? 'Pause' : 'Play'}>{clock.playing ? '❚❚' : '►'}</button>
     <button onClick={() => step(clock, -1)} title="Back (←)" aria-label="Back">⇤</button>
     <button onClick={() => step(clock, 1)} title="Forward (→)" aria-label="Forward">⇥</button>
-    <input type="range" min={clock.start} max={clock.end} step="any" value={time} aria-label="Time" onInput={event => clock.seek(Number(event.currentTarget.value))} />
+    <span class="track">
+      <Spans found={found} clock={clock} />
+      <input type="range" min={clock.start} max={clock.end} step="any" value={time} aria-label="Time" onInput={event => clock.seek(Number(event.currentTarget.value))} />
+    </span>
     <span class="time">{timeText(Math.max(clock.start, time) - clock.zero)} / {timeText(clock.end - clock.zero)}</span>
   </>;
 }

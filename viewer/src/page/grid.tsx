@@ -3,6 +3,7 @@
 import {useEffect, useLayoutEffect, useRef, useState} from 'preact/hooks';
 
 import type {Dataset} from '../bags/dataset';
+import {scoreFields} from '../bags/findings';
 import {timedBy} from '../bags/streams';
 import {kindOf} from '../bags/values';
 import {cutName} from './format';
@@ -22,7 +23,7 @@ const MAX_TEXTS = 2;
 
 /** The fields that the grid shows unless it is told. */
 export function defaultFields(dataset: Dataset): string[] {
-  const names = [...dataset.spec.keys()].filter(name => !timedBy(dataset, name).length);
+  const scores = scoreFields(dataset), names = [...dataset.spec.keys()].filter(name => !timedBy(dataset, name).length && !scores.has(name));
   const of = (...kinds: string[]) => names.filter(name => kinds.includes(kindOf(dataset.type(name))));
   const one = (name: string) => !dataset.type(name).sequence;
   // What is drawn over an image is seen in it.

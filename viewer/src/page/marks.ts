@@ -10,6 +10,8 @@ export interface Marking {
   toggle(index: number): void;
   /** Marks a datapoint with a note. */
   note(index: number, text: string): void;
+  /** Marks datapoints; those that are marked keep their notes. */
+  add(indices: number[]): void;
   clear(): void;
 }
 
@@ -33,7 +35,8 @@ export function useMarks(dataset: string): Marking {
     if (!next.delete(index)) next.set(index, '');
     keep(next);
   };
-  return {marks, toggle, note: (index, text) => keep(new Map(marks).set(index, text)), clear: () => keep(new Map())};
+  const add = (indices: number[]) => keep(new Map([...indices.map(index => [index, ''] as const), ...marks]));
+  return {marks, toggle, add, note: (index, text) => keep(new Map(marks).set(index, text)), clear: () => keep(new Map())};
 }
 
 /** Marks are pairs of index and note; before there were notes, indices. */

@@ -33,6 +33,13 @@ export function pythonOf(dataset: Dataset, route: Route, marks: number[] = []): 
   return `${lines.join('\n')}\n`;
 }
 
+/** Returns the command that saves the dataset without the marked datapoints. */
+export function editOf(dataset: Dataset, marks: number[]): string {
+  const source = sourceOf(dataset);
+  const path = /^[\w@%+=:,./-]+$/.test(source) ? source : `'${source.replaceAll("'", `'"'"'`)}'`;
+  return `bags edit ${path} clean --drop ${marks.join(',')}`;
+}
+
 /** The path that `bags view` was given, or else the address of the dataset. */
 function sourceOf(dataset: Dataset): string {
   const meta = document.querySelector<HTMLMetaElement>('meta[name="bags-source"]');

@@ -3,7 +3,7 @@
 import {useLayoutEffect, useState} from 'preact/hooks';
 
 export interface Route {
-  view: 'grid' | 'datapoint' | 'fields';
+  view: 'grid' | 'datapoint' | 'fields' | 'findings';
   /** Datapoint: the one shown, or the first one in the grid. */
   at: number;
   /** Another datapoint beside it; null: none. */
@@ -22,9 +22,9 @@ export interface Route {
 export function readRoute(): Route {
   const params = new URLSearchParams(location.hash.slice(1));
   const number = (name: string) => Math.max(0, Number(params.get(name)) || 0);
-  const view = params.get('view');
+  const view = (['datapoint', 'fields', 'findings'] as const).find(name => name === params.get('view'));
   return {
-    view: view === 'datapoint' || view === 'fields' ? view : 'grid',
+    view: view ?? 'grid',
     at: Math.floor(number('at')),
     with: params.has('with') ? Math.floor(number('with')) : null,
     fields: namesIn(params, 'fields'),

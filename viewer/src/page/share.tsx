@@ -7,7 +7,7 @@ import {kindOf} from '../bags/values';
 import {defaultFields} from './grid';
 import {mimeOf} from './load';
 import {type Marks, saveAs} from './marks';
-import {pythonOf} from './python';
+import {editOf, pythonOf} from './python';
 import {type Route, shownIn} from './route';
 
 /** Datapoints of one download. */
@@ -23,7 +23,8 @@ interface Props {
 
 export function Share({dataset, route, rows, marks}: Props) {
   const [said, setSaid] = useState('');
-  const python = pythonOf(dataset, route, [...marks.keys()].sort((a, b) => a - b));
+  const marked = [...marks.keys()].sort((a, b) => a - b);
+  const python = pythonOf(dataset, route, marked), edit = marked.length ? editOf(dataset, marked) : '';
   const copy = (text: string, what: string) => void copyText(text).then(() => setSaid(`${what} copied`), error => setSaid((error as Error).message));
   const count = Math.min(MAX_ROWS, rows ? rows.length : dataset.length);
   const download = () => {
@@ -38,9 +39,11 @@ export function Share({dataset, route, rows, marks}: Props) {
         <div class="controls">
           <button onClick={() => copy(location.href, 'Link')}>Copy link</button>
           <button onClick={() => copy(python, 'Python')}>Copy Python</button>
+          {edit && <button onClick={() => copy(edit, 'Edit')} title="The command that saves the dataset without the marked datapoints">Copy edit</button>}
           {route.view === 'grid' && count > 0 && <button onClick={download} title="Numbers and texts of the fields shown, a line of JSON for each datapoint">Download {count.toLocaleString('en')}</button>}
         </div>
         <pre class="text" aria-label="Python">{python}</pre>
+        {edit && <pre class="text" aria-label="Edit">{edit}</pre>}
         <span class="faint" role="status">{said}</span>
       </div>
     </details>
