@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -163,12 +164,15 @@ def test_a_field_without_a_decoder_is_checked_for_what_is_known(tmp_path):
 
 
 def test_many_findings_of_one_kind_are_one(tmp_path):
-    bags.from_numpy({'label': np.full(100_000, 7)}, tmp_path / 'data')
+    bags.from_numpy({'label': np.full(1_000_000, 7)}, tmp_path / 'data')
     bags.set_metadata(tmp_path / 'data', {'fields': {'label': {'classes': ['a', 'b']}}})
+    tracemalloc.start()
     (finding,) = bags.check(tmp_path / 'data', only=['unknown_labels'])
-    assert finding.count == 100_000
+    assert tracemalloc.get_traced_memory()[1] < 1 << 24  # 16 bytes for each datapoint.
+    tracemalloc.stop()
+    assert finding.count == 1_000_000
     assert len(finding.datapoints) == 100
-    assert finding.rows_text == '0, 1, 2 and 99,997 others'
+    assert finding.rows_text == '0, 1, 2 and 999,997 others'
 
 
 # Checks of one's own.
