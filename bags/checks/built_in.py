@@ -29,7 +29,14 @@ from bags.checks.columns import (
     texts,
     ties,
 )
-from bags.checks.decoded import black_frames, frozen_frames, near_equal, sound_levels, unlike_pictures
+from bags.checks.decoded import (
+    black_frames,
+    frozen_frames,
+    moved_camera,
+    near_equal,
+    sound_levels,
+    unlike_pictures,
+)
 from bags.checks.definition import Check
 from bags.checks.headers import durations, formats, sizes, unreadable
 
@@ -67,5 +74,6 @@ BUILT_IN: tuple[Check, ...] = (
     *frozen_frames.CHECKS,
     *unlike_pictures.CHECKS,
     *near_equal.CHECKS,
+    *moved_camera.CHECKS,
     *sound_levels.CHECKS,
 )

@@ -124,6 +124,17 @@ def pictures(column: Column) -> Pictures:
     )  # fmt: skip
 
 
+def first_hash(field: Field, row: int) -> int:
+    """Returns the perceptual hash of the first picture of a datapoint; 0 if it is unknown."""
+    if field.is_video:
+        video = field.dataset.stream(row, field.name)
+        frames = iter(()) if video is None or not len(video) else iter(video.options(color='gray')[:1])
+    else:
+        frames, _ = _frames_of(field, row)
+    frame = next(frames, None)
+    return 0 if frame is None else _hash(_measure(frame)[0])
+
+
 def _frames_of(field: Field, row: int) -> tuple[Iterator[Array], float]:
     """Returns the frames of a datapoint, grey if they are decoded so, and the seconds between them."""
     if field.is_video:

@@ -679,6 +679,36 @@ def video_that_moves(path):
     write(path, {'front': 'mp4(30)', 'state': 'array(float32,3)[]'}, rows(), facts)
 
 
+def scene_of_fixed_camera(arm, shift=0):
+    """A smooth scene behind a dark arm, from a camera that may have moved by some pixels."""
+    rng = np.random.default_rng(11)  # The scene is the same in all datapoints.
+    blobs = [(*rng.uniform(0, 1, 2), rng.uniform(0.04, 0.12), *rng.uniform(-90, 90, 3)) for _ in range(60)]
+    y, x = np.mgrid[:72, : 96 + 32] / 96
+    picture = np.full((72, 128, 3), 120.0)
+    for top, left, size, *color in blobs:
+        shape = np.exp(-((y - top) ** 2 + (x - 1.33 * left) ** 2) / (2 * size**2))
+        picture += shape[:, :, None] * color
+    picture = picture[:, shift : shift + 96]
+    picture[int(30 * (1 - arm)) + 20 :, int(70 * arm) : int(70 * arm) + 16] = 30
+    return picture
+
+
+@clean
+def fixed_camera(path):
+    """A camera that the metadata calls fixed: an arm moves, the light changes, the sensor has noise."""
+    rng = generator('fixed camera')
+
+    def rows():
+        for number in range(20):
+            frames = []
+            for step in range(8):
+                picture = scene_of_fixed_camera((step + number % 5) / 12) * (0.8 + 0.02 * number)
+                frames.append((picture + rng.normal(0, 2, picture.shape)).clip(0, 255).astype(np.uint8))
+            yield {'front': frames}
+
+    write(path, {'front': 'jpeg(85)[]'}, rows(), {'front': {'rate': 10, 'fixed': True}})
+
+
 @clean
 def empty(path):
     write(path, {'id': 'int(8)', 'state': 'array(float32,2)[]'}, [])

@@ -9,6 +9,7 @@ import numpy as np
 import bags
 from bags.dataset.open import open_with_known_decoders
 from bags.display.values import UNDECODED
+from tests.checks.clean import scene_of_fixed_camera
 
 PLANTED = []
 
@@ -537,6 +538,16 @@ def frames_that_repeat(data, every):
 
     change_frames(data, 3, repeat)
     return [3]
+
+
+@planted('fixed_camera', 'moved_share', 'front', 8, 20, decode=True)
+def fixed_camera_that_moved(data, shift):
+    for number in (17, 18, 19):
+        # The camera was pushed in the middle of 17.
+        for step in range(4 if number == 17 else 0, 8):
+            picture = scene_of_fixed_camera((step + number % 5) / 12, shift)
+            data['rows'][number]['front'][step] = picture.clip(0, 255).astype(np.uint8)
+    return [17, 18, 19]
 
 
 @planted('video_that_moves', 'black_share', 'front', 0.1, 1.0, decode=True)
