@@ -219,8 +219,8 @@ def _check(dataset: Dataset, places: Places | None, options: _Options) -> Findin
     serious = [finding for finding in result.findings if finding.severity != 'info' and finding.leave_out]
     rows = sorted({row for finding in serious for row in finding.datapoints})
     are_all = all(finding.count == len(finding.datapoints) for finding in serious)
-    is_one = places is not None and len(places.paths) == 1 and are_all and 0 < len(rows) <= MAX_LISTED
-    leave_out = places.drop(rows) if is_one and places is not None and len(serious) > 1 else ''
+    is_short = are_all and len(serious) > 1 and len(rows) <= MAX_LISTED
+    leave_out = places.drop(rows) if is_short and places is not None else ''
     found = Findings(result.findings, result.skipped, len(dataset), dataset.fingerprint, installed, leave_out)
     if options.save is not None:
         save_scores(dataset, found, result.scores, options.save, options.on)

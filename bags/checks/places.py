@@ -39,11 +39,7 @@ class Places:
     def text(self, row: int) -> str:
         """Returns the name of a datapoint: `7`, or `val 7` in a split."""
         part, index = self._locate(row)
-        return (
-            str(index)
-            if len(self.paths) == 1
-            else f'{self.paths[part].rstrip("/").rpartition("/")[2]} {index}'
-        )
+        return str(index) if len(self.paths) == 1 else f'{self._name(part)} {index}'
 
     def show(self, row: int, seconds: float | None = None, other: int | None = None) -> str:
         """Returns the command that shows a datapoint, with the fragment of the page's link button."""
@@ -60,22 +56,33 @@ class Places:
         )
 
     def drop(self, rows: Sequence[int]) -> str:
-        """Returns the command that saves a dataset without datapoints; of a split, the part with most."""
-        located = [self._locate(row) for row in sorted(rows)]
-        counts = np.bincount([part for part, _ in located], minlength=len(self.paths))
-        most = int(counts.argmax())
-        indices = ','.join(str(index) for part, index in located if part == most)
-        return f'bags edit {shlex.quote(self.paths[most])} clean --drop {indices}'
+        """Returns the command that saves a dataset without datapoints; of a split, one for each part."""
+        indices: dict[int, list[str]] = {}
+        for row in sorted(rows):
+            part, index = self._locate(row)
+            indices.setdefault(part, []).append(str(index))
+        edits = [self._edit(part, f'--drop {",".join(of_part)}') for part, of_part in indices.items()]
+        return ' && '.join(edits)
 
     def where(self, condition: str, scores: str | None = None) -> str:
-        """Returns the command that saves the datapoints that pass a condition, also on scores.
+        """Returns the command that saves the datapoints that pass a condition; of a split, one for each part.
 
-        Empty for several parts: a command reads one dataset.
+        Args:
+            condition: On fields, and on scores if they are given.
+            scores: The scores. They are of all parts: empty for several parts, as a command reads one.
         """
-        if len(self.paths) > 1:
+        if scores is not None and len(self.paths) > 1:
             return ''
-        with_scores = '' if scores is None else f' --scores {shlex.quote(scores)}'
-        return f'bags edit {shlex.quote(self.paths[0])} clean{with_scores} --where {shlex.quote(condition)}'
+        with_scores = '' if scores is None else f'--scores {shlex.quote(scores)} '
+        options = f'{with_scores}--where {shlex.quote(condition)}'
+        return ' && '.join(self._edit(part, options) for part in range(len(self.paths)))
+
+    def _edit(self, part: int, options: str) -> str:
+        target = 'clean' if len(self.paths) == 1 else f'clean/{self._name(part)}'
+        return f'bags edit {shlex.quote(self.paths[part])} {shlex.quote(target)} {options}'
+
+    def _name(self, part: int) -> str:
+        return self.paths[part].rstrip('/').rpartition('/')[2]
 
     def verify(self) -> str:
         """Returns the commands that list all damage."""

@@ -326,8 +326,28 @@ def test_a_folder_of_datasets_is_a_split(tmp_path):
     assert names(found) == [('error', 'shared_records', 'image', (31,))]
     assert found[0].detail == 'is equal to a datapoint of another split: val 1, and train 4'
     assert found[0].show == f"bags view {tmp_path}/parts/val '#view=datapoint&at=1'"
-    assert found[0].leave_out == f'bags edit {tmp_path}/parts/val clean --drop 1'
+    assert found[0].leave_out == f'bags edit {tmp_path}/parts/val clean/val --drop 1'
     assert found.datapoints == 34
+
+
+def test_the_edit_of_a_split_names_each_part(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / 'parts' / 'train', with_nan)
+
+    def change(number, row):
+        if number == 20:
+            row['state'], row['time'] = [], []
+        return with_gap(number, row)
+
+    write(tmp_path / 'parts' / 'val', change)
+    found = bags.check('parts', skip=['shared_records', 'equal_records'])
+    lines = {each.check: each.leave_out for each in found if each.severity != 'info'}
+    edits = [f'bags edit parts/{name} clean/{name}' for name in ('train', 'val')]
+    assert lines['nan_values'] == f'{edits[0]} --drop 7'
+    assert lines['gap_seconds'] == f'{edits[0]} --drop 4,9 && {edits[1]} --drop 4,9'
+    assert lines['empty_sequences'] == ' && '.join(f"{edit} --where 'len(state) > 0'" for edit in edits)
+    assert found.leave_out == f'{edits[0]} --drop 4,7,9 && {edits[1]} --drop 4,9,20'
+    assert str(found).splitlines()[-1].endswith(found.leave_out)
 
 
 # A reference.
