@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import errno
 import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from bags.checks.built_in import BUILT_IN
+from bags.checks.check_log import CheckLog
 from bags.checks.definition import LEVELS, Check, Level
 from bags.checks.findings import MAX_LISTED, Finding, Findings
 from bags.checks.like import BOUNDS as COMPARISONS
@@ -48,6 +50,7 @@ def check(
     like: Dataset | str | os.PathLike[str] | None = None,
     save: str | os.PathLike[str] | None = None,
     on: str | None = None,
+    resume: bool = False,
     progress: bool | None = None,
     trust_links: PermittedPaths = (),
     filesystem: Any = None,
@@ -78,13 +81,16 @@ def check(
         save: The folder of a new dataset with the scores of all datapoints, in columns `FIELD.CHECK`, and the
             findings in its metadata. `bags edit --scores` and `bags view --scores` use it.
         on: A field of keys that `save` stores with the scores, so that they are joined by key, not by row.
+        resume: Whether `save` continues a check with the same options that was interrupted, after its last
+            datapoint. Until all scores are computed, they are in a folder beside `save`, `SAVE.progress`.
         progress: Whether to show a progress bar; None: if standard error is a terminal.
         trust_links, filesystem, storage_options: As in `bags.open`, for a path.
 
     Raises:
         FileNotFoundError: The path has no dataset.
-        ValueError: No such check or field, `checks` names nothing, or the dataset was opened with `raw`.
-        FileExistsError: The folder `save` is not empty.
+        ValueError: No such check or field, `checks` names nothing, or the dataset was opened with `raw`; or,
+            with `resume`, the interrupted check had other options or was of another dataset.
+        FileExistsError: The folder `save` is not empty, or has an interrupted check, and `resume` is not set.
         KeyError, TypeError: No such field `on`, or it has no keys; ValueError if a datapoint has none.
 
     Examples:
@@ -107,7 +113,7 @@ def check(
             like = stack.enter_context(open_with_known_decoders(like, **opening))
         options = _Options(
             [*BUILT_IN, *own], own, _names(only), _names(skip) or (), bounds or {},
-            at_least_or_none('window', window, 1), level, like, save, on, progress,
+            at_least_or_none('window', window, 1), level, like, save, on, resume, progress,
         )  # fmt: skip
         _expect_different_names(options.checks)
         if isinstance(dataset, Dataset):
@@ -165,6 +171,7 @@ class _Options:
     like: Dataset | None
     save: str | os.PathLike[str] | None
     on: str | None
+    resume: bool
     progress: bool | None
 
     @property
@@ -202,9 +209,15 @@ def _check(dataset: Dataset, places: Places | None, options: _Options) -> Findin
         places = Places([dataset.roots()[0].path], [len(dataset)])
     if options.on is not None:
         read_key_column(dataset, options.on)  # Raises an error before all else is read.
+    log = None
+    if options.save is not None:
+        names = [check.name for check in checks]
+        log = _open_log(options.save, options.resume, {
+            'fingerprint': dataset.fingerprint, 'checks': names, 'fields': fields, 'window': options.window,
+        })  # fmt: skip
     result = run_checks(
         dataset, checks, options.bounds, fields=fields, places=places, window=options.window,
-        keep_scores=options.save is not None, progress=options.progress,
+        keep_scores=options.save is not None, log=log, progress=options.progress,
     )  # fmt: skip
     if options.like is not None:
         result.findings += compare_with(
@@ -222,9 +235,19 @@ def _check(dataset: Dataset, places: Places | None, options: _Options) -> Findin
     is_short = are_all and len(serious) > 1 and len(rows) <= MAX_LISTED
     leave_out = places.drop(rows) if is_short and places is not None else ''
     found = Findings(result.findings, result.skipped, len(dataset), dataset.fingerprint, installed, leave_out)
-    if options.save is not None:
-        save_scores(dataset, found, result.scores, options.save, options.on)
+    if options.save is not None and log is not None:
+        save_scores(dataset, found, result.scores, options.save, options.on, options.resume)
+        log.remove()
     return found
+
+
+def _open_log(save: str | os.PathLike[str], resume: bool, identity: Mapping[str, Any]) -> CheckLog:
+    """Opens the log of a check that saves its scores; raises FileExistsError if scores are saved already."""
+    store, folder = store_for(save)
+    with contextlib.suppress(FileNotFoundError):
+        if not resume and store.names(folder):
+            raise FileExistsError(errno.EEXIST, 'expected a new or an empty folder', os.fspath(save))
+    return CheckLog(store, f'{folder.rstrip("/")}.progress', identity, resume)
 
 
 def _expect_known(option: str, name: str, known: Sequence[str]) -> None:

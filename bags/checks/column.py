@@ -150,6 +150,9 @@ class Field:
         self.window, self.split, self._parts = window, split, parts
         self.extent = Extent()
         """Of the numbers in the datapoints that were read so far."""
+        self.kept: dict[str, npt.NDArray[Any]] = {}
+        """Unsigned integers for each datapoint, (n,), on which the scores of later datapoints depend: a check
+        that is resumed gets them back."""
         self._known: dict[Any, Any] = {}
 
     @property
@@ -313,7 +316,7 @@ class Field:
 
     def forget(self) -> None:
         """Drops values that were kept for the checks of this field."""
-        self._known = {}
+        self._known, self.kept = {}, {}
         vars(self).pop('sample', None)
 
     def once(self, function: Callable[[Field], Result]) -> Result:

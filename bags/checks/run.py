@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from bags.checks.check_log import CheckedBlock, CheckLog
 from bags.checks.column import READ_ERRORS, SPLIT_NAMES, Column, Field
 from bags.checks.definition import Check, FieldScores, Float64s, Scores
 from bags.checks.findings import MAX_LISTED, Finding, SkippedCheck
@@ -73,6 +74,7 @@ def run_checks(
     places: Places | None,
     window: int | None = None,
     keep_scores: bool = False,
+    log: CheckLog | None = None,
     progress: bool | None = None,
 ) -> RunResult:
     """Runs checks.
@@ -85,6 +87,7 @@ def run_checks(
         places: Where the datapoints are, for commands; None if no command can read the dataset.
         window: Number of items of the windows that training uses.
         keep_scores: Whether to return the scores.
+        log: Where scores are stored until all are computed, and those of an interrupted run are read.
         progress: Whether to show a progress bar; None: on a terminal.
     """
     result = RunResult([], [], {})
@@ -93,16 +96,24 @@ def run_checks(
     split = next((name for name in SPLIT_NAMES if name in dataset.schema), None)
     for name in dataset.schema:
         all_fields[name] = Field(dataset, name, all_fields, window, split, parts)
-    damage: dict[str, list[tuple[int, Exception]]] = {}
+    damage: dict[str, list[tuple[int, str]]] = {}
     with (
         show_progress('checking', len(dataset) * len(fields), 'values', show=progress) as advance,
         np.errstate(all='ignore'),  # Numbers may be NaN or inf.
     ):
         for field in (all_fields[name] for name in fields):
-            run = _FieldRun(field, checks, bounds, places, keep_scores)
-            for rows in run.blocks():
-                run.check(rows)
-                advance(len(rows))
+            run = _FieldRun(field, checks, bounds, places, keep_scores, log)
+            advance(run.resume())
+            try:
+                for rows in run.blocks():
+                    run.check_block(rows)
+                    advance(len(rows))
+            except BaseException:  # Including Ctrl-C.
+                if log is not None:
+                    log.save()
+                raise
+            if log is not None:
+                log.end_field()
             run.conclude(result)
             if run.damaged:
                 damage[field.name] = run.damaged
@@ -155,12 +166,16 @@ class _FieldRun:
         bounds: Mapping[str, float],
         places: Places | None,
         keep_scores: bool,
+        log: CheckLog | None,
     ) -> None:
-        self.field, self._places, self._keep = field, places, keep_scores
+        self.field, self._places, self._keep, self._log = field, places, keep_scores, log
+        self._start = 0
         self._bounds = {check.name: bounds.get(check.name, check.bound) for check in checks}
         self._skipped: list[SkippedCheck] = []
-        self._failed: dict[str, Exception] = {}
-        self.damaged: list[tuple[int, Exception]] = []
+        self._failed: dict[str, str] = {}
+        """Checks that raised an error, and the error; empty if a package is missing."""
+        self._is_missing_a_package = False
+        self.damaged: list[tuple[int, str]] = []
         self._has_numbers = False
         chosen = [check for check in checks if self._applies(check)]
         self._of_rows = [check for check in chosen if check.scores is not None]
@@ -177,7 +192,7 @@ class _FieldRun:
         except READ_ERRORS:
             return True  # The error is met again, and reported, when the values are read.
         except Exception as exc:
-            self._failed[check.name] = exc
+            self._failed[check.name] = _text_of(exc)
             return False
         if isinstance(answer, str):
             self._skipped.append(SkippedCheck(check.name, self.field.name, answer))
@@ -187,7 +202,7 @@ class _FieldRun:
         """Yields consecutive datapoints whose values take about `BLOCK_BYTES`."""
         if not self._of_rows and not self._has_numbers:
             return
-        count, start, step = len(self.field.dataset), 0, FIRST_BLOCK
+        count, start, step = len(self.field.dataset), self._start, FIRST_BLOCK
         self._block_bytes = 0
         while start < count:
             rows = np.arange(start, min(start + step, count))
@@ -196,6 +211,40 @@ class _FieldRun:
             step = chunk_length(len(rows), self._block_bytes, BLOCK_BYTES, MAX_BLOCK, 8)
             if len(self.damaged) > MAX_DAMAGED:
                 return
+
+    def resume(self) -> int:
+        """Takes what an earlier run computed, and returns the number of its datapoints."""
+        for block in () if self._log is None else self._log.blocks(self.field.name):
+            for name, part in block.kept.items():
+                column = self.field.kept.setdefault(name, np.zeros(len(self.field.dataset), part.dtype))
+                column[block.start : block.stop] = part
+            extent = self.field.extent
+            extent.count, extent.low, extent.high = block.extent
+            self.damaged += block.damaged
+            self._failed |= block.failed
+            for check in self._of_rows:
+                for rows, scores in block.scores.get(check.name, ()):
+                    self._add(check, rows, scores)
+            self._start = block.stop
+        return self._start
+
+    def check_block(self, rows: Int64s) -> None:
+        """Checks consecutive datapoints, and adds what was computed to the log."""
+        added = {name: len(parts) for name, parts in self._scores.items()}
+        damaged = len(self.damaged)
+        self.check(rows)
+        if self._log is None or self._is_missing_a_package:
+            return
+        start, stop, extent = int(rows[0]), int(rows[-1]) + 1, self.field.extent
+        self._log.add(
+            self.field.name,
+            CheckedBlock(
+                start, stop,
+                {name: self._scores[name][first:] for name, first in added.items()},
+                {name: column[start:stop] for name, column in self.field.kept.items()},
+                (extent.count, extent.low, extent.high), self.damaged[damaged:], self._failed,
+            ),
+        )  # fmt: skip
 
     def check(self, rows: Int64s) -> None:
         """Checks datapoints. Damaged datapoints are found by halving the range."""
@@ -210,7 +259,7 @@ class _FieldRun:
                         results.append((check, scores))
         except READ_ERRORS as exc:
             if len(rows) == 1:
-                self.damaged.append((int(rows[0]), exc))
+                self.damaged.append((int(rows[0]), str(exc)))
             elif len(self.damaged) <= MAX_DAMAGED:
                 half = len(rows) // 2
                 self.check(rows[:half])
@@ -220,10 +269,13 @@ class _FieldRun:
             self.field.extent.add(items)
         self._block_bytes = _bytes_of(vars(column).get('values'))
         for check, scores in results:
-            if check.compare is not None or self._keep:
-                self._scores[check.name].append((rows, scores))
-            if check.compare is None:
-                self._hits[check.name].add(rows, scores, self._bounds[check.name])
+            self._add(check, rows, scores)
+
+    def _add(self, check: Check, rows: Int64s, scores: Scores) -> None:
+        if check.compare is not None or self._keep:
+            self._scores[check.name].append((rows, scores))
+        if check.compare is None:
+            self._hits[check.name].add(rows, scores, self._bounds[check.name])
 
     def _scored(self, check: Check, column: Column) -> Scores | None:
         assert check.scores is not None
@@ -236,11 +288,12 @@ class _FieldRun:
             return scores._replace(values=values)
         except MissingDependencyError as exc:
             self._skipped.append(SkippedCheck(check.name, self.field.name, str(exc)))
-            self._failed[check.name] = exc
+            self._failed[check.name] = ''
+            self._is_missing_a_package = True
         except READ_ERRORS:
             raise
         except Exception as exc:  # Of a check of one's own, or of an unforeseen value.
-            self._failed[check.name] = exc
+            self._failed[check.name] = _text_of(exc)
         return None
 
     def conclude(self, result: RunResult) -> None:
@@ -255,7 +308,7 @@ class _FieldRun:
                     scores = raw._replace(values=np.asarray(check.compare(raw.values), np.float64))
                     self._hits[check.name].add(rows, scores, self._bounds[check.name], raw.values)
                 except Exception as exc:
-                    self._failed[check.name] = exc
+                    self._failed[check.name] = _text_of(exc)
                     continue
                 parts = [(rows, scores)]
             if self._keep and parts:
@@ -271,14 +324,14 @@ class _FieldRun:
             except READ_ERRORS:
                 continue  # Reported as damage.
             except Exception as exc:
-                self._failed[check.name] = exc
+                self._failed[check.name] = _text_of(exc)
                 continue
             if found is not None:
                 finding = _finding_of_field(check, self.field, found, self._bounds[check.name])
                 result.findings += [] if finding is None else [finding]
         result.skipped += self._skipped
         for name, error in self._failed.items():
-            if not isinstance(error, MissingDependencyError):
+            if error:
                 result.findings.append(_failure(name, self.field.name, error))
 
     def _saved(self, check: Check, parts: Sequence[tuple[Int64s, Scores]]) -> SavedScores | None:
@@ -408,20 +461,24 @@ def _finding_of_field(check: Check, field: Field, found: FieldScores, bound: flo
     return Finding(check.name, check.severity, field.name, detail, float(values[worst]), bound, 0)
 
 
-def _failure(check: str, field: str, exc: Exception) -> Finding:
-    detail = f'the check {check} raised {type(exc).__name__}: {" ".join(str(exc).split()):.200}'
+def _text_of(exc: Exception) -> str:
+    return f'{type(exc).__name__}: {" ".join(str(exc).split()):.200}'
+
+
+def _failure(check: str, field: str, error: str) -> Finding:
+    detail = f'the check {check} raised {error}'
     return Finding('failed_checks', 'error', field, detail, 1.0, 0.0, 0)
 
 
-def _damage(damage: Mapping[str, list[tuple[int, Exception]]], places: Places | None) -> Finding:
+def _damage(damage: Mapping[str, list[tuple[int, str]]], places: Places | None) -> Finding:
     """Returns one finding for all damage."""
     rows = sorted({row for of_field in damage.values() for row, _ in of_field})
-    name, ((row, exc), *_) = max(damage.items(), key=lambda entry: len(entry[1]))
+    name, ((row, error), *_) = max(damage.items(), key=lambda entry: len(entry[1]))
     given_up = any(len(of_field) > MAX_DAMAGED for of_field in damage.values())
     others = f', and in {", ".join(other for other in damage if other != name)}' if len(damage) > 1 else ''
     rest = '; the rest of the field was not checked' if given_up else ''
     command = 'bags verify --decode' if places is None else places.verify()
-    detail = f'cannot be read: {" ".join(str(exc).split()):.200}{others}{rest}; {command} lists all damage'
+    detail = f'cannot be read: {" ".join(error.split()):.200}{others}{rest}; {command} lists all damage'
     listed = tuple(rows[:MAX_LISTED])
     leave_out = '' if places is None or len(rows) > MAX_LISTED else places.drop(listed)
     show = '' if places is None else places.show(row)

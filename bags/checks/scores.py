@@ -43,7 +43,12 @@ def read_key_column(dataset: Dataset, on: str) -> Any:
 
 
 def save_scores(
-    dataset: Dataset, found: Findings, scores: Scored, path: str | os.PathLike[str], on: str | None
+    dataset: Dataset,
+    found: Findings,
+    scores: Scored,
+    path: str | os.PathLike[str],
+    on: str | None,
+    resume: bool = False,
 ) -> None:
     """Writes a dataset with a datapoint for each datapoint that was checked.
 
@@ -58,9 +63,10 @@ def save_scores(
         found, scores: What was found.
         path: The folder of the new dataset.
         on: The field of keys.
+        resume: Whether to continue an interrupted call.
 
     Raises:
-        FileExistsError: The folder is not empty.
+        FileExistsError: The folder is not empty, and `resume` is not set.
         KeyError, TypeError, ValueError: As `read_key_column`.
     """
     columns: dict[str, Any] = {ROW: np.arange(len(dataset))}
@@ -72,7 +78,7 @@ def save_scores(
             columns[f'{field}.{check}.{SPAN}'] = saved.spans
         if saved.others is not None:
             columns[f'{field}.{check}.{OTHER}'] = saved.others
-    from_numpy(columns, path, progress=False)
+    from_numpy(columns, path, progress=False, resume=resume)
     set_metadata(path, {CHECKED: {**found.as_json(), 'on': on}})
 
 

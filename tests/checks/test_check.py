@@ -1,14 +1,19 @@
 """`bags.check`: what runs and is reported, also of damage, of checks that fail, and of many datapoints."""
 
+import dataclasses
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tracemalloc
 
 import numpy as np
 import pytest
 
 import bags
+from bags.checks import check_log, run
+from bags.formats.trees import decode_tree, encode_tree
 from bags.types import Check, FieldScores, Scores
 
 SPEC = {'id': 'int(8)', 'state': 'array(float32,3)[]', 'time': 'float(8)[]', 'text': 'utf8'}
@@ -313,6 +318,134 @@ def test_scores_of_a_dataset_that_changed_are_refused(dataset, tmp_path):
             open_scores(reader, tmp_path / 'scores')
         with pytest.raises(ValueError, match='expected scores that'):
             open_scores(reader, dataset)
+
+
+# Interrupted checks.
+
+
+def write_photos(path):
+    """Episodes with gaps, NaN and a damaged state, and photos, of which 25 looks like 3."""
+    rng = np.random.default_rng(1)
+    photos = rng.integers(0, 256, (30, 9, 8, 3), np.uint8).repeat(8, 1).repeat(8, 2)
+    photos[25] = photos[3] ^ 1
+    spec = {**SPEC, 'photo': 'png'}
+    with bags.DatasetWriter(path, spec, metadata=METADATA, compression=['state']) as writer:
+        for number, row in enumerate(rows()):
+            writer.append({**with_nan(number, row), 'photo': photos[number]})
+    with open(path / 'state.bagz', 'r+b') as file:
+        file.seek(100)
+        file.write(b'\xff' * 40)
+    return path
+
+
+class Interrupting:
+    """A check that is interrupted when it has seen some blocks, and notes the datapoints."""
+
+    def __init__(self, blocks=None, interrupt=KeyboardInterrupt):
+        self.rows, self._left, self._interrupt = [], blocks, interrupt
+        self.check = at_most(name='noted_rows', bound=30)
+        applies = lambda field: field.name in ('state', 'photo')  # noqa: E731
+        self.check = dataclasses.replace(self.check, applies=applies, scores=self._scores)
+
+    def _scores(self, column):
+        if self._left is not None:
+            self._left -= 1
+            if self._left < 0:
+                raise self._interrupt
+        self.rows += [(column.field.name, row) for row in column.rows.tolist()]
+        return column.rows.astype(np.float64)
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(run, 'MAX_BLOCK', 4)
+    monkeypatch.setattr(run, 'FIRST_BLOCK', 4)
+    monkeypatch.setattr(check_log, 'SAVE_SECONDS', 0)
+
+
+def scores_of(path):
+    with bags.open(path) as scores:
+        return {name: np.asarray(scores.column(name)) for name in scores.schema}, scores.metadata
+
+
+def test_an_interrupted_check_is_resumed_after_its_last_datapoint(tmp_path, small_blocks):
+    dataset, options = write_photos(tmp_path / 'data'), {'decode': True, 'progress': False}
+    whole = Interrupting()
+    expected = bags.check(dataset, checks=[whole.check], save=tmp_path / 'whole', **options).as_json()
+    assert {each['check'] for each in expected['findings']} >= {
+        'damaged_datapoints', 'nan_values', 'gap_seconds', 'similar_images',
+    }  # fmt: skip
+    save, seen = tmp_path / 'scores', []
+    for _ in range(20):
+        interrupted = Interrupting(3)
+        with pytest.raises(KeyboardInterrupt):
+            bags.check(dataset, checks=[interrupted.check], save=save, resume=True, **options)
+        seen += interrupted.rows
+        if len(seen) >= 50:
+            break
+    assert not save.exists()
+    with pytest.raises(FileExistsError, match='an interrupted check: resume=True continues it'):
+        bags.check(dataset, save=save)
+    with pytest.raises(ValueError, match='resume: expected fingerprint of the earlier run'):
+        bags.check(write(tmp_path / 'other'), save=save, resume=True)
+    with pytest.raises(ValueError, match='resume: expected window of the earlier run, None, got 9'):
+        bags.check(dataset, checks=[whole.check], save=save, resume=True, window=9, **options)
+    last = Interrupting()
+    found = bags.check(dataset, checks=[last.check], save=save, resume=True, **options).as_json()
+    assert found == expected
+    assert sorted(seen + last.rows) == sorted(set(whole.rows))  # No datapoint twice.
+    (scores, metadata), (others, metadata_of_others) = scores_of(save), scores_of(tmp_path / 'whole')
+    assert metadata == metadata_of_others
+    assert scores.keys() == others.keys()
+    for name, column in scores.items():
+        np.testing.assert_array_equal(column, others[name], name)
+    assert not (tmp_path / 'scores.progress').exists()
+
+
+def test_a_killed_check_is_resumed(tmp_path):
+    dataset = write(tmp_path / 'data', with_nan)
+    program = f"""
+import os, sys, bags
+from bags.checks import check_log, run
+from tests.checks.test_check import Interrupting
+check_log.SAVE_SECONDS = 0
+run.MAX_BLOCK = run.FIRST_BLOCK = 4
+class Killed(Interrupting):
+    def _scores(self, column):
+        if self._left == 0:
+            os._exit(9)
+        return super()._scores(column)
+bags.check({str(dataset)!r}, checks=[Killed(5).check], save={str(tmp_path / 'scores')!r}, progress=False)
+"""
+    done = subprocess.run([sys.executable, '-c', program], check=False)
+    assert done.returncode == 9
+    last = Interrupting()
+    found = bags.check(dataset, checks=[last.check], save=tmp_path / 'scores', resume=True)
+    assert last.rows == [('state', row) for row in range(20, 30)]
+    assert names(found)[:2] == names(bags.check(dataset))
+
+
+def test_damaged_progress_is_named(tmp_path, small_blocks):
+    dataset = write(tmp_path / 'data')
+    with pytest.raises(KeyboardInterrupt):
+        bags.check(dataset, checks=[Interrupting(3).check], save=tmp_path / 'scores')
+    first = min((tmp_path / 'scores.progress').glob('*.scores'))
+    stored = decode_tree(first.read_bytes())
+    for wrong in (
+        b'',
+        b'\xc1',
+        encode_tree({**stored, 'stop': 0}),
+        encode_tree({**stored, 'scores': {'x': [1]}}),
+    ):
+        first.write_bytes(wrong)
+        with pytest.raises(
+            ValueError, match=r'00000000\.scores: expected scores of an interrupted check; remove'
+        ):
+            bags.check(dataset, checks=[Interrupting().check], save=tmp_path / 'scores', resume=True)
+    first.unlink()
+    assert (
+        names(bags.check(dataset, checks=[Interrupting().check], save=tmp_path / 'scores', resume=True)) == []
+    )
 
 
 def test_a_folder_of_datasets_is_a_split(tmp_path):

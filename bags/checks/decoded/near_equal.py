@@ -21,23 +21,27 @@ class _Seen:
     """The images seen so far, by each part of their hash."""
 
     def __init__(self, field: Field) -> None:
-        self.hashes = np.zeros(len(field.dataset), np.uint64)
+        self.hashes = field.kept.setdefault('picture_hashes', np.zeros(len(field.dataset), np.uint64))
         """The hash of each datapoint, (n,); 0 if it is unknown."""
         self._bands: list[dict[int, list[int]]] = [{} for _ in range(BANDS)]
+        for row in np.flatnonzero(self.hashes).tolist():
+            self._add(row)
+
+    def _add(self, row: int) -> None:
+        for band, part in zip(self._bands, self.hashes[row].tobytes(), strict=True):
+            band.setdefault(part, []).append(row)
 
     def nearest(self, row: int, hash: np.uint64) -> int:
         """Returns the first datapoint before one with a similar hash; -1 if there is none. Adds the hash."""
-        parts = np.frombuffer(hash.tobytes(), np.uint8).tolist()
         near = {
             earlier
-            for band, part in zip(self._bands, parts, strict=True)
+            for band, part in zip(self._bands, hash.tobytes(), strict=True)
             for earlier in band.get(part, ())[:MAX_PER_BAND]
             if earlier < row
         }
         if not self.hashes[row]:
             self.hashes[row] = hash
-            for band, part in zip(self._bands, parts, strict=True):
-                band.setdefault(part, []).append(row)
+            self._add(row)
         candidates = np.array(sorted(near), np.int64)
         are_similar = np.bitwise_count(self.hashes[candidates] ^ hash) <= MAX_BITS
         return int(candidates[are_similar.argmax()]) if are_similar.any() else -1

@@ -56,6 +56,9 @@ def check(
     on: Annotated[
         str | None, option('--on', metavar='FIELD', help='With --save: also store this field of keys.')
     ] = None,
+    resume: Annotated[
+        bool, typer.Option('--resume', help='With --save: continue a check that was interrupted.')
+    ] = False,
     fail_on: Annotated[
         Literal['error', 'warning'], typer.Option('--fail-on', help='The findings that exit with 1.')
     ] = 'error',
@@ -68,6 +71,8 @@ def check(
 
     Example: bags check episodes
 
+    Example: bags check episodes --decode --save scores --resume
+
     Example: bags check episodes --bound gap_seconds=1 --skip meta --fail-on warning
     """
     import bags
@@ -75,12 +80,14 @@ def check(
 
     if on is not None and save is None:
         raise UsageError('--on needs --save FOLDER')
+    if resume and save is None:
+        raise UsageError('--resume needs --save FOLDER')
     try:
         with _dataset(path, parse_trusted(trust_links)) as (where, permitted, is_source):
             found = bags.check(
                 where, only=_names(only), skip=_names(skip) or (), bounds=_bounds(bound), window=window,
                 checks=checks or (), headers=headers, decode=decode, like=like, save=save, on=on,
-                trust_links=permitted,
+                resume=resume, trust_links=permitted,
             )  # fmt: skip
     except ValueError as exc:
         if str(exc).startswith(('check: only', 'check: skip', 'check: bounds')):
