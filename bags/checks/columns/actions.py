@@ -34,8 +34,14 @@ def _pairs(column: Column) -> list[tuple[Array, Array]]:
     return pairs
 
 
-def _lags(column: Column) -> Array:
-    lags = np.full(len(column), np.nan)
+def _fits(column: Column) -> tuple[Array, Array]:
+    """Returns the lags at which states are nearest to actions, and their differences.
+
+    Returns:
+        Items, and the mean squared difference as a share of the variance of the states; both (n,), and NaN
+        where the actions or the states do not move.
+    """
+    lags, differences = np.full(len(column), np.nan), np.full(len(column), np.nan)
     for position, (action, state) in enumerate(_pairs(column)):
         if len(action) < MIN_ITEMS or not (np.isfinite(action).all() and np.isfinite(state).all()):
             continue
@@ -51,9 +57,20 @@ def _lags(column: Column) -> Array:
             difference = one - two
             errors.append(float(np.mean((difference - difference.mean(0)) ** 2)))
         best = int(np.argmin(errors))
-        if errors[best] < 1 - MIN_FIT:
-            lags[position] = best - MAX_LAG
-    return lags
+        lags[position], differences[position] = best - MAX_LAG, errors[best]
+    return lags, differences
+
+
+def _lags(column: Column) -> Array:
+    lags, differences = column.once(_fits)
+    return np.where(differences < 1 - MIN_FIT, lags, np.nan)
+
+
+def _unlike_usual(differences: Float64s) -> Float64s:
+    """Returns the differences if states follow actions in most datapoints."""
+    if not np.isfinite(differences).any() or np.nanmedian(differences) >= 1 - MIN_FIT:
+        return np.full(len(differences), np.nan)
+    return differences
 
 
 def _beside_usual(lags: Float64s) -> Float64s:
@@ -94,6 +111,18 @@ CHECKS = (
         compare=_beside_usual,
         rare=True,
         detail='items from the usual lag: states follow actions by {raw:.0f} items',
+    ),
+    Check(
+        name='unfollowed_ratio',
+        severity='warning',
+        bound=1,
+        reason='States do not follow actions, as they do elsewhere: they are of another episode or arm.',
+        bound_source='the mean of the states is as near to them as the actions are',
+        applies=_has_positions,
+        scores=lambda column: column.once(_fits)[1],
+        compare=_unlike_usual,
+        rare=True,
+        detail='squared difference of states and actions, of the variance of the states',
     ),
     Check(
         name='unmoved_dimensions',

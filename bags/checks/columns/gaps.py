@@ -10,6 +10,7 @@ from bags.checks.usual import usual_clock
 
 MIN_GAP_INTERVALS = 3.5
 """Intervals from which a longer one is a gap: three items in a row are missing."""
+GAP_SECONDS = 0.2
 DROPPED_INTERVALS = 1.5
 """Intervals from which an item is missing, as in lerobot-doctor and lerobot-lint."""
 
@@ -35,7 +36,9 @@ def _dropped(column: Column) -> Scores:
     clock, interval = column.clock, column.field.once(usual_clock).interval
     steps, later = clock.steps()
     intervals = steps[:, 0] / interval
-    are_dropped = (intervals >= DROPPED_INTERVALS) & (intervals < MIN_GAP_INTERVALS)
+    # What is too short for a gap of its own is counted here.
+    is_short = (intervals < MIN_GAP_INTERVALS) | (steps[:, 0] - interval <= GAP_SECONDS)
+    are_dropped = (intervals >= DROPPED_INTERVALS) & is_short
     missing = np.where(are_dropped, np.rint(intervals) - 1, 0).clip(0)
     owners = clock.owners[later]
     total = np.bincount(owners, missing, len(column))
@@ -49,7 +52,7 @@ CHECKS = (
     Check(
         name='gap_seconds',
         severity='warning',
-        bound=0.2,
+        bound=GAP_SECONDS,
         reason='Nothing was recorded for a while: windows across the gap have items that are not neighbours.',
         bound_source='0.2 s is 6 frames at 30 Hz, and half the length of a usual chunk of actions',
         applies=_is_regular,
@@ -64,6 +67,6 @@ CHECKS = (
         bound_source='1 of 30 frames: below, cameras without a trigger drop frames, too',
         applies=_is_regular,
         scores=_dropped,
-        detail='share of items that are missing, one or two at a time',
+        detail='share of items that are missing, a few at a time',
     ),
 )
