@@ -117,7 +117,7 @@ def check(
         )  # fmt: skip
         _expect_different_names(options.checks)
         if isinstance(dataset, Dataset):
-            return _check(dataset, None, options)
+            return _check(dataset, None, options, has_own_decoders=True)
         path, parts = os.fspath(dataset), []
         paths = parts_of(path, filesystem, storage_options) or [path]
         for part in paths:
@@ -127,7 +127,7 @@ def check(
                 detail = f'cannot be opened: {exc}; bags verify {part} lists all damage'
                 return Findings([Finding('damaged_datapoints', 'error', None, detail, 1.0, 0.0, 0)])
         whole = parts[0] if len(parts) == 1 else concat(parts)
-        return _check(whole, Places(paths, list(map(len, parts))), options)
+        return _check(whole, Places(paths, list(map(len, parts))), options, has_own_decoders=False)
 
 
 def _names(names: Iterable[str] | None) -> list[str] | None:
@@ -191,7 +191,7 @@ class _Options:
         return [name for name in known if (is_open or name in only) and name not in self.skip]
 
 
-def _check(dataset: Dataset, places: Places | None, options: _Options) -> Findings:
+def _check(dataset: Dataset, places: Places | None, options: _Options, *, has_own_decoders: bool) -> Findings:
     names = options.names
     for option, given in (('only', options.only or ()), ('skip', options.skip)):
         for name in given:
@@ -217,7 +217,8 @@ def _check(dataset: Dataset, places: Places | None, options: _Options) -> Findin
         })  # fmt: skip
     result = run_checks(
         dataset, checks, options.bounds, fields=fields, places=places, window=options.window,
-        keep_scores=options.save is not None, log=log, progress=options.progress,
+        keep_scores=options.save is not None, log=log, has_own_decoders=has_own_decoders,
+        progress=options.progress,
     )  # fmt: skip
     if options.like is not None:
         result.findings += compare_with(

@@ -135,6 +135,7 @@ class Field:
         window: Number of items of the windows that training uses; None if it is unknown.
         split: The field that says to which part of the dataset a datapoint belongs, if there is one.
         parts: The number of the part of each datapoint, (n,), if each part is a dataset of its own.
+        has_own_decoders: Whether the decoders of the dataset may be others than those of the library.
     """
 
     def __init__(
@@ -145,7 +146,9 @@ class Field:
         window: int | None = None,
         split: str | None = None,
         parts: Int64s | None = None,
+        has_own_decoders: bool = True,
     ) -> None:
+        self.has_own_decoders = has_own_decoders
         self.dataset, self.name, self.fields = dataset, name, fields
         self.window, self.split, self._parts = window, split, parts
         self.extent = Extent()

@@ -75,6 +75,7 @@ def run_checks(
     window: int | None = None,
     keep_scores: bool = False,
     log: CheckLog | None = None,
+    has_own_decoders: bool = True,
     progress: bool | None = None,
 ) -> RunResult:
     """Runs checks.
@@ -88,6 +89,7 @@ def run_checks(
         window: Number of items of the windows that training uses.
         keep_scores: Whether to return the scores.
         log: Where scores are stored until all are computed, and those of an interrupted run are read.
+        has_own_decoders: Whether the decoders of the dataset may be others than those of the library.
         progress: Whether to show a progress bar; None: on a terminal.
     """
     result = RunResult([], [], {})
@@ -95,7 +97,7 @@ def run_checks(
     parts = None if places is None else places.parts
     split = next((name for name in SPLIT_NAMES if name in dataset.schema), None)
     for name in dataset.schema:
-        all_fields[name] = Field(dataset, name, all_fields, window, split, parts)
+        all_fields[name] = Field(dataset, name, all_fields, window, split, parts, has_own_decoders)
     damage: dict[str, list[tuple[int, str]]] = {}
     with (
         show_progress('checking', len(dataset) * len(fields), 'values', show=progress) as advance,

@@ -13,6 +13,7 @@ import pytest
 
 import bags
 from bags.checks import check_log, run
+from bags.formats.images import encode_jpeg
 from bags.formats.trees import decode_tree, encode_tree
 from bags.types import Check, FieldScores, Scores
 
@@ -178,6 +179,40 @@ def test_many_findings_of_one_kind_are_one(tmp_path):
     assert finding.count == 1_000_000
     assert len(finding.datapoints) == 100
     assert finding.rows_text == '0, 1, 2 and 999,997 others'
+
+
+def test_photos_are_measured_alike_without_colour(tmp_path):
+    """The file is opened by the check, which decodes JPEGs in grey; the reader may have other decoders."""
+    rng = np.random.default_rng(2)
+    with bags.DatasetWriter(tmp_path / 'data', {'photo': 'jpeg(90)?', 'grey': 'jpeg'}) as writer:
+        for number in range(12):
+            photo = rng.integers(0, 256, (9, 12, 3), np.uint8).repeat(12, 0).repeat(12, 1)
+            if number == 5:
+                photo[:] = 3
+            if number == 7:
+                photo[:] = 255
+            writer.append({'photo': None if number == 2 else photo, 'grey': photo[:, :, 0].copy()})
+    with bags.open(tmp_path / 'data') as reader:
+        found, of_reader = (
+            bags.check(
+                source, decode=True, only=['black_share', 'white_share', 'similar_images', 'other_modes']
+            )
+            for source in (tmp_path / 'data', reader)
+        )
+    assert names(found) == names(of_reader)
+    expected = [('black_share', (5,)), ('white_share', (7,))]
+    assert sorted((each.check, each.datapoints) for each in found if each.field == 'photo') == expected
+    assert sorted((each.check, each.datapoints) for each in found if each.field == 'grey') == expected
+
+
+def test_a_photo_whose_end_is_lost_is_damage(tmp_path):
+    rng = np.random.default_rng(2)
+    with bags.DatasetWriter(tmp_path / 'data', {'photo': 'jpeg'}) as writer:
+        for number in range(12):
+            photo = encode_jpeg(rng.integers(0, 256, (40, 40, 3), np.uint8))
+            writer.append({'photo': photo[: len(photo) // 2] + b'\xff\xd9' if number == 9 else photo})
+    damaged = [each for each in bags.check(tmp_path / 'data', decode=True) if each.severity == 'error']
+    assert [(each.check, each.datapoints) for each in damaged] == [('damaged_datapoints', (9,))]
 
 
 # Checks of one's own.

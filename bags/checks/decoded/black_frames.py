@@ -8,9 +8,8 @@ from bags.checks.column import Column
 from bags.checks.definition import Check, Scores
 from bags.checks.media import Array, Pictures, is_pictures, pictures
 
-MAX_BLACK = 16
-MIN_WHITE = 250
-"""Brightness of 255."""
+MOST = 0.99
+"""Share of the pixels of a picture that is black or white."""
 
 
 def _share(found: Pictures, are_so: Array, has_items: bool) -> Scores:
@@ -26,12 +25,12 @@ def _share(found: Pictures, are_so: Array, has_items: bool) -> Scores:
 
 def _black(column: Column) -> Scores:
     found = column.once(pictures)
-    return _share(found, found.dark <= MAX_BLACK, column.field.has_items or column.field.is_video)
+    return _share(found, found.black >= MOST, column.field.has_items or column.field.is_video)
 
 
 def _white(column: Column) -> Scores:
     found = column.once(pictures)
-    return _share(found, found.bright >= MIN_WHITE, column.field.has_items or column.field.is_video)
+    return _share(found, found.white >= MOST, column.field.has_items or column.field.is_video)
 
 
 CHECKS = (

@@ -13,6 +13,8 @@ MAX_BITS = 6
 """Maximum number of different bits of two hashes of 64 bits."""
 BANDS = 8
 """Parts of a hash: of two hashes with at most 7 different bits, one part is equal."""
+MAX_COMPARED = 1 << 15
+"""Number of images that are compared with all earlier ones, which is faster than a look at the parts."""
 MAX_PER_BAND = 2048
 """Maximum number of images with an equal part of the hash that an image is compared with."""
 
@@ -24,7 +26,8 @@ class _Seen:
         self.hashes = field.kept.setdefault('picture_hashes', np.zeros(len(field.dataset), np.uint64))
         """The hash of each datapoint, (n,); 0 if it is unknown."""
         self._bands: list[dict[int, list[int]]] = [{} for _ in range(BANDS)]
-        for row in np.flatnonzero(self.hashes).tolist():
+        self._has_bands = len(self.hashes) > MAX_COMPARED
+        for row in np.flatnonzero(self.hashes).tolist() if self._has_bands else ():
             self._add(row)
 
     def _add(self, row: int) -> None:
@@ -33,15 +36,25 @@ class _Seen:
 
     def nearest(self, row: int, hash: np.uint64) -> int:
         """Returns the first datapoint before one with a similar hash; -1 if there is none. Adds the hash."""
+        if row < MAX_COMPARED:
+            earlier = self.hashes[:row]
+            are_similar = (np.bitwise_count(earlier ^ hash) <= MAX_BITS) & (earlier != 0)
+            first = int(are_similar.argmax()) if row and are_similar.any() else -1
+        else:
+            first = self._nearest_in_bands(row, hash)
+        if not self.hashes[row]:
+            self.hashes[row] = hash
+            if self._has_bands:
+                self._add(row)
+        return first
+
+    def _nearest_in_bands(self, row: int, hash: np.uint64) -> int:
         near = {
             earlier
             for band, part in zip(self._bands, hash.tobytes(), strict=True)
             for earlier in band.get(part, ())[:MAX_PER_BAND]
             if earlier < row
         }
-        if not self.hashes[row]:
-            self.hashes[row] = hash
-            self._add(row)
         candidates = np.array(sorted(near), np.int64)
         are_similar = np.bitwise_count(self.hashes[candidates] ^ hash) <= MAX_BITS
         return int(candidates[are_similar.argmax()]) if are_similar.any() else -1
