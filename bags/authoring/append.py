@@ -20,6 +20,7 @@ from bags.dataset.format.shard_index import INDEX
 from bags.dataset.format.spec import Schema, type_texts
 from bags.dataset.open import open as open_dataset
 from bags.dataset.reading.fingerprint import fingerprint
+from bags.dataset.writing.open_shards_for_writing import linked_and_copied
 from bags.dataset.writing.sharded_writer import ShardedDatasetWriter
 from bags.errors import SpecError
 from bags.maintenance.consolidate import consolidate
@@ -124,6 +125,9 @@ def append(
     has_index = target is not None and target.store.exists(target.store.join(target.path, INDEX))
     is_consolidated = has_index or bool(state.get('is_consolidated'))
     compressions, recompressed = compressions_of(None, source.schema, firsts)
+    if target is not None:
+        for name in linked_and_copied(target.store, target.parts, source.schema)[0]:
+            compressions.pop(name, None)  # Links cannot be compressed.
     with ShardedDatasetWriter(
         path, type_texts(source.schema), {field_type.format: bytes for field_type in source.schema.values()},
         shard_size, shard_length, resume=True, compression=compressions, checksum=checksum,

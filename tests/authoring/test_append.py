@@ -140,6 +140,29 @@ def test_a_part_that_was_accepted(tmp_path, monkeypatch):
     assert sorted(bags.open(path).column('id').tolist()) == [*range(33)]
 
 
+@pytest.mark.parametrize('checksum', [False, True])
+@pytest.mark.parametrize('size', [5, 1 << 18])
+@pytest.mark.parametrize('compression', [None, ['clip']])
+def test_a_target_with_linked_fields(tmp_path, checksum, size, compression):
+    """Records are stored in the target, beside its links."""
+    spec = {'id': 'int(8)', 'clip': 'bytes[]'}
+    (tmp_path / 'file').write_bytes(b'linked')
+    path = tmp_path / 'all'
+    with bags.ShardedDatasetWriter(path, spec, linked_fields=['clip'], checksum=checksum) as writer:
+        writer.append({'id': 0, 'clip': [bags.Link(tmp_path / 'file'), b'own']})
+    with bags.DatasetWriter(tmp_path / 'new', spec, compression=compression) as writer:
+        for index in range(1, 5):
+            writer.append({'id': index, 'clip': [bytes([index]) * size] * (index - 1)})
+    for _ in range(2):
+        append(tmp_path / 'new', path)
+    with bags.open(path, trust_links=True, checksum=checksum) as reader:
+        assert [row['clip'] for row in reader] == [
+            [b'linked', b'own'],
+            *([bytes([index]) * size] * (index - 1) for index in range(1, 5)),
+        ]
+    assert not bags.verify(path, trust_links=True, decode=True)
+
+
 @pytest.mark.parametrize(
     ('options', 'error', 'reason'),
     [

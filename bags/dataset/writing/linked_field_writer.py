@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -149,16 +149,19 @@ class LinkedFieldWriter(FieldWriter):
         end = self._values.appender.end
         return [VALUES_FILE, end - size, end, digest, 0, 0]
 
-    def write_runs(self, runs: Iterable[Any]) -> None:
-        """Appends runs of links, `LinkRun`, and makes them readable.
+    def write_runs(self, runs: Iterable[LinkRun | RecordRun]) -> None:
+        """Appends runs of links, or of records that are stored here, and makes them readable.
 
         Raises:
             EncodeError: A file cannot be linked, or there are too many records.
         """
         self.flush()
         for run in runs:
-            if self.count + len(run.which) > MAX_BAG_RECORDS:
+            if self.count + len(run.sizes) > MAX_BAG_RECORDS:
                 raise self.error(f'expected at most {MAX_BAG_RECORDS} records in a folder')
+            if isinstance(run, RecordRun):
+                self._write_values(run)
+                continue
             try:
                 numbers = [
                     VALUES_FILE if isinstance(file, MemoryRecords) else self._numbers[file]
@@ -177,6 +180,24 @@ class LinkedFieldWriter(FieldWriter):
             self.count = len(self)
         if self.syncs_flushes:
             self.appender.sync_flush()
+
+    def _write_values(self, run: RecordRun) -> None:
+        """Appends records that are not links."""
+        digests = None
+        if self.appender.sums is not None:
+            data = run.data
+            if isinstance(data, Sequence):
+                digests = digests_of(data, run.sizes.tolist())
+            else:
+                start = data.tell()
+                digests = digests_of(read_pieces(data, int(run.sizes.sum())), run.sizes.tolist())
+                data.seek(start)
+        self._values.write_runs([run])
+        stops = self._values.appender.end - int(run.sizes.sum()) + np.cumsum(run.sizes)
+        if len(stops):
+            rows, sizes = pack_rows(np.full(len(stops), VALUES_FILE), stops - run.sizes, stops)
+            self.appender.append([([rows], len(rows))], sizes, [], digests)
+        self.count = len(self)
 
     def _write_held(self, run: LinkRun) -> LinkRun:
         """Writes the in-memory records of a run, and returns the run with their positions."""
