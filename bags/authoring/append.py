@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import bisect
 import json
 import os
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from bags.authoring.copy_plan import Planner
 from bags.authoring.copy_records import ChunkReader
 from bags.authoring.save import compressions_of, copy_datapoints, first_sources
 from bags.bag.checksums import checksums_name
 from bags.bag.limits import ENTRY
-from bags.dataset.base import check_dataset, expect_committed
+from bags.dataset.base import Dataset, check_dataset, expect_committed
 from bags.dataset.format.metadata import Metadata, metadata_to_store
 from bags.dataset.format.options import SHARD_SIZE
 from bags.dataset.format.refs import RefsFormat
@@ -61,10 +64,11 @@ def append(
 ) -> WriteResult:
     """Adds the datapoints of a dataset to a sharded dataset, as new shards after its last one.
 
-    Existing shards are neither read nor written. Records are copied without decoding. A dataset that was
+    Existing shards are not written. Records are copied without decoding, also of links. A dataset that was
     appended already is not appended again, so that the call can be repeated after an interruption: it
-    continues after the last datapoint. The file `progress.json` of the target logs what was appended. If the
-    target has a `shards.json`, it is renewed. `bags.push(…, append=True)` appends on the Hugging Face hub.
+    continues after the last datapoint, which is read and compared. The file `progress.json` of the target
+    logs what was appended. If the target has a `shards.json`, it is renewed. `bags.push(…, append=True)`
+    appends on the Hugging Face hub.
 
     Args:
         dataset: A reader, a view, or the path of a dataset, with the spec and the metadata of the target.
@@ -81,7 +85,8 @@ def append(
     Raises:
         SpecError: The target has other fields or types.
         ValueError: The target has other metadata, is a dataset of one folder, or is unfinished for another
-            reason than an interrupted append of this dataset.
+            reason than an interrupted append of this dataset; or others were appended after an interrupted
+            append of this dataset: the error names the datapoint to continue from.
         CorruptError: A record cannot be read. The datapoints before it are appended.
         BlockingIOError: Another writer has the target open.
 
@@ -133,7 +138,7 @@ def append(
         shard_size, shard_length, resume=True, compression=compressions, checksum=checksum,
         metadata=metadata_to_store(metadata, source.schema) or None, durability=durability, **storage,
     ) as writer:  # fmt: skip
-        position = _position(appended, own, len(source), len(writer), writer.path)
+        position = _position(appended, own, source, len(writer), writer.path, storage)
         if position is None:
             position = 0
             appended.append(Appended(own, len(writer), len(source)))
@@ -170,32 +175,59 @@ def _locate_target(path: str | os.PathLike[str], storage: Mapping[str, Any]) -> 
     return location
 
 
-def _position(appended: list[Appended], own: str, length: int, total: int, path: str) -> int | None:
+def _position(
+    appended: list[Appended], own: str, source: Dataset, total: int, path: str, storage: Mapping[str, Any]
+) -> int | None:
     """Returns how many datapoints of a dataset were appended; None if its append has not begun.
 
     Args:
-        appended: What was appended. A last entry without datapoints is removed.
-        own, length: The fingerprint and the length of the dataset.
+        appended: What was appended. Entries without datapoints are removed.
+        own, source: The fingerprint of the dataset, and the dataset.
         total: The number of datapoints of the target.
-        path: The target, for errors.
+        path, storage: The target.
 
     Raises:
         ValueError: Only a part of the dataset was appended, and then others.
     """
     if appended and appended[-1].first >= total and appended[-1].fingerprint != own:
         del appended[-1]  # Interrupted before its first datapoint.
+    length = len(source)
     for number, entry in enumerate(appended):
         if entry.fingerprint == own:
             is_last = number + 1 == len(appended)
-            end = total if is_last else appended[number + 1].first
-            position = min(end - entry.first, length)
-            if position < length and not is_last:
+            count = (total if is_last else appended[number + 1].first) - entry.first
+            # After an interruption, a writer without a log may have appended others.
+            position = _equal_datapoints(source, path, storage, entry.first, min(count, length))
+            if not position and count:
+                del appended[number]
+                return None
+            if position < length and not (is_last and position == count):
                 raise ValueError(
                     f'{path}: only {position:,} of the {length:,} datapoints were appended before others: '
                     f'append dataset[{position}:]'
                 )
             return position
     return None
+
+
+def _equal_datapoints(source: Dataset, path: str, storage: Mapping[str, Any], first: int, count: int) -> int:
+    """Returns how many of the first datapoints of a dataset follow each other in the target from `first` on.
+
+    Reads one datapoint if all `count` do, else log2(count).
+    """
+    if not count:
+        return 0
+    with open_dataset(path, raw=True, **storage) as target:
+
+        def differ(index: int) -> bool:
+            row = np.array([index])
+            return any(
+                source.read_records(row, name) != target.read_records(row + first, name)
+                for name in source.schema
+                if source.record_ranges(row, name) is not None  # Computed values may differ.
+            )
+
+        return bisect.bisect_left(range(count), True, key=differ) if differ(count - 1) else count
 
 
 def check_spec(schema: Schema, expected: Schema, where: object) -> None:

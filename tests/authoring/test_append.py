@@ -118,10 +118,8 @@ def test_an_append_that_was_killed_continues(tmp_path, monkeypatch, kill_at, is_
     assert not bags.verify(path)
 
 
-def test_a_part_that_was_accepted(tmp_path, monkeypatch):
-    """After `bags.recover`, another dataset may follow; the rest of the first one is named."""
-    path, new = write(tmp_path / 'all', 0, 5), bags.open(write(tmp_path / 'new', 5, 30))
-
+def interrupt(dataset, path, monkeypatch):
+    """Appends the first eight datapoints."""
     end_shard = ShardedDatasetWriter.end_shard
 
     def end_and_fail(writer):
@@ -130,13 +128,54 @@ def test_a_part_that_was_accepted(tmp_path, monkeypatch):
 
     monkeypatch.setattr(ShardedDatasetWriter, 'end_shard', end_and_fail)
     with pytest.raises(RuntimeError, match='full'):
-        append(new, path, shard_length=8)
+        append(dataset, path, shard_length=8)
     monkeypatch.undo()
+
+
+def test_a_part_that_was_accepted(tmp_path, monkeypatch):
+    """After `bags.recover`, another dataset may follow; the rest of the first one is named."""
+    path, new = write(tmp_path / 'all', 0, 5), bags.open(write(tmp_path / 'new', 5, 30))
+    interrupt(new, path, monkeypatch)
     bags.recover(path)
     append(write(tmp_path / 'other', 30, 33), path)
     with pytest.raises(ValueError, match=r'only 8 of the 25 datapoints .*: append dataset\[8:\]'):
         append(new, path)
     append(new[8:], path)
+    assert sorted(bags.open(path).column('id').tolist()) == [*range(33)]
+
+
+@pytest.mark.parametrize('is_recovered', [True, False])
+@pytest.mark.parametrize('then_another', [True, False])
+def test_a_writer_after_an_interruption(tmp_path, monkeypatch, is_recovered, then_another):
+    """Its datapoints are not counted as datapoints of the append that was interrupted."""
+    path, new = write(tmp_path / 'all', 0, 5), bags.open(write(tmp_path / 'new', 5, 30))
+    interrupt(new, path, monkeypatch)
+    if is_recovered:
+        bags.recover(path)
+    with bags.ShardedDatasetWriter(path, SPEC, resume=True) as writer:
+        for index in range(30, 60):
+            writer.append(make_row(index))
+    if then_another:
+        append(write(tmp_path / 'other', 60, 62), path)
+    with pytest.raises(ValueError, match=r'only 8 of the 25 datapoints .*: append dataset\[8:\]'):
+        append(new, path)
+    append(new[8:], path)
+    assert sorted(bags.open(path).column('id').tolist()) == [*range(62 if then_another else 60)]
+
+
+def test_a_writer_after_an_interruption_at_the_start(tmp_path, monkeypatch):
+    path, new = write(tmp_path / 'all', 0, 5), write(tmp_path / 'new', 5, 30)
+
+    def fail(*_):
+        raise RuntimeError('full')
+
+    monkeypatch.setattr('bags.authoring.append.copy_datapoints', fail)
+    with pytest.raises(RuntimeError, match='full'):
+        append(new, path)
+    monkeypatch.undo()
+    write(path, 30, 33, resume=True)
+    for _ in range(2):
+        append(new, path)
     assert sorted(bags.open(path).column('id').tolist()) == [*range(33)]
 
 
