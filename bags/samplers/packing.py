@@ -221,7 +221,7 @@ class Packed:
                         f"datapoint {index} (longer='drop' leaves it out, and longer='cut' cuts it)"
                     )
                 for other_key, other, _ in columns:
-                    if other is not values and (both := longer & (other[rows] > 0)).any():
+                    if other_key != key and (both := longer & (other[rows] > 0)).any():
                         index = start + int(both.argmax())
                         raise ValueError(
                             f'lengths{key}: datapoint {index} of length {values[index]} cannot be cut to '

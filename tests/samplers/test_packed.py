@@ -139,6 +139,9 @@ def test_what_cannot_be_packed():
             Packed(budget, lengths)
     with pytest.raises(TypeError, match='seed'):
         Packed(10, [1], 'x')
+    same = np.array([1, 20])
+    with pytest.raises(ValueError, match=r"\['a'\]: datapoint 1 of length 20 .* lengths\['b'\] of 0, got 20"):
+        Packed({'a': 8, 'b': 8}, {'a': same, 'b': same}, longer='cut')
 
 
 @pytest.mark.slow(all_but='2048')
