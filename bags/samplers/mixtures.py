@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import copy
 import dataclasses
 import fractions
@@ -82,6 +83,8 @@ class Mixture:
         """Positions of each source in a cycle; for a mapping of weights, by position."""
         self._starts = np.array([0, *sorted(counts_at)[1:]], np.int64)
         """The positions at which the weights change."""
+        self._first = min(counts_at)
+        """The first position of the schedule, whose weights also apply before it; 0 after a change there."""
         self._proportions = [Proportions(counts_at[start]) for start in sorted(counts_at)]
         self._before = [np.zeros(len(self.lengths), np.int64)]
         """Positions of each source before each change."""
@@ -147,13 +150,15 @@ class Mixture:
         changed = copy.copy(self)
         changed._initial = self.initial
         changed.changes = with_change(self.changes, position, values)
-        number = int(np.searchsorted(self._starts, position))
-        rest = number + (number < len(self._starts) and self._starts[number] == position)
-        changed._starts = np.concatenate([self._starts[:number], [position], self._starts[rest:]])
-        changed._proportions = [
-            *self._proportions[:number], Proportions(counts), *self._proportions[rest:]
-        ]  # fmt: skip
-        starts = changed._starts.tolist()
+        starts, proportions = self._starts.tolist(), self._proportions
+        if position < self._first:  # The weights of the schedule hold again from its first position on.
+            starts, proportions = [0, self._first, *starts[1:]], [proportions[0], *proportions]
+        changed._first = 0 if position <= self._first else self._first
+        number = bisect.bisect_left(starts, position)
+        rest = number + (number < len(starts) and starts[number] == position)
+        starts = [*starts[:number], position, *starts[rest:]]
+        changed._starts = np.array(starts, np.int64)
+        changed._proportions = [*proportions[:number], Proportions(counts), *proportions[rest:]]
         changed.counts = {
             start: proportions.counts for start, proportions in zip(starts, changed._proportions, strict=True)
         }

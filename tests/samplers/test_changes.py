@@ -80,6 +80,17 @@ def test_a_mixture_has_the_order_of_a_schedule_with_the_change():
         expected = Mixture(LENGTHS, schedule, seed=4, samples=SAMPLES)
         assert changed.counts == expected.counts
         assert order(changed, 0, 222) == order(expected, 0, 222)
+    # Also before the first position of a schedule, whose weights then hold from that position on.
+    sampler = Mixture(LENGTHS, {30: [1, 1, 1], 50: [3, 1, 0]}, seed=4, samples=SAMPLES)
+    for changes in ({10: [2, 5, 1]}, {10: [2, 5, 1], 20: [0, 0, 1]}, {10: [2, 5, 1], 30: [5, 1, 1]}):
+        schedule = {0: [1, 1, 1], 30: [1, 1, 1], 50: [3, 1, 0], **changes}
+        expected = Mixture(LENGTHS, schedule, seed=4, samples=SAMPLES)
+        for positions in (sorted(changes), sorted(changes, reverse=True)):
+            changed = sampler
+            for position in positions:
+                changed = changed.with_weights(position, changes[position])
+            assert changed.counts == expected.counts
+            assert order(changed, 0, 222) == order(expected, 0, 222)
 
 
 @pytest.mark.parametrize('kind', ['weighted', 'mixture'])
