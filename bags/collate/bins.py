@@ -64,7 +64,7 @@ class Bins:
         """Returns a batch whose fields with elements are laid out.
 
         Raises:
-            KeyError: A field is not in the batch.
+            KeyError: A field, or a field of `value`, is not in the batch.
             ValueError: Fields of a datapoint differ in their numbers of elements, or a bin is too long, or
                 the batch already has one of the new columns.
             StackError: Elements of different shapes.
@@ -85,6 +85,10 @@ class Bins:
                 if name in collated and name not in columns:
                     raise ValueError(f'bins: the batch already has a column {name!r}: rename that field')
                 collated[name] = column
+        if isinstance(self.value, Mapping) and not self.flat:
+            for name in self.value:
+                if name not in batch:
+                    raise KeyError(f'bins: value: {no_field(name, batch)}')
         if MASK in batch and not self.flat:
             of_bins = np.repeat(np.arange(len(layout.firsts) - 1), np.diff(layout.firsts))
             collated[MASK] = (
@@ -174,6 +178,10 @@ def bins(
         lengths[fields] = None if limit is None else at_least('bins: length', limit, 1)
     if not lengths:
         raise ValueError('bins: length: expected a field, got none')
+    named = [name for fields in lengths for name in fields]
+    if len(set(named)) < len(named):
+        twice = next(name for name in named if named.count(name) > 1)
+        raise ValueError(f'bins: length: expected each field once, got {twice!r} several times')
     return Bins(lengths, bool(flat), dict(value) if isinstance(value, Mapping) else value, positions)
 
 

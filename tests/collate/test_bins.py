@@ -152,6 +152,7 @@ def test_what_cannot_be_laid_out():
         ({'id': np.arange(3)}, {'length': 6}, r"a field with elements, got the columns \['id'\]"),
         (batch_of(_bin=np.array([1, 0, 0, 0, 0])), {'length': 20}, 'in the order of their bins'),
         (batch_of(), {'length': 6, 'value': {'tokens': -1}}, 'a value that uint16 can hold, got -1'),
+        (batch_of(), {'length': 6, 'value': {'token': 1}}, "value: no field 'token' .perhaps 'tokens'"),
     ]:
         with pytest.raises((ValueError, KeyError), match=match):
             bags.bins(**options)(batch)
@@ -160,6 +161,7 @@ def test_what_cannot_be_laid_out():
         ({'length': 0}, 'bins: length: expected at least 1, got 0'),
         ({'length': {}}, 'expected a field, got none'),
         ({'length': {3: 6}}, 'expected names of fields, or tuples of names, got 3'),
+        ({'length': {('a', 'b'): 6, 'b': 4}}, "expected each field once, got 'b' several times"),
         ({'length': 6, 'positions': 'x'}, "expected 'piece' or 'document', got 'x'"),
     ]:
         with pytest.raises((ValueError, TypeError), match=match):
