@@ -331,6 +331,8 @@ def invalid_row(values: Array) -> int | None:
     Returns:
         The index of the row; None if all rows are valid.
     """
+    if not values.size:
+        return None
     if values.dtype.kind == 'b':
         bad = values.view(np.uint8) > 1
     elif values.dtype.kind == 'U':
@@ -345,6 +347,6 @@ def invalid_row(values: Array) -> int | None:
 
 def check_elements(array: Array) -> None:
     """Raises ValueError if an element is invalid for its dtype; see `invalid_row`."""
-    if array.dtype.kind in 'bU' and array.size and invalid_row(array[None]) is not None:
+    if array.dtype.kind in 'bU' and invalid_row(array[None]) is not None:
         valid = 'bools that are 0 or 1' if array.dtype.kind == 'b' else 'characters up to 0x10FFFF'
         raise ValueError(f'expected {valid}, got other elements')

@@ -239,6 +239,19 @@ def test_rows_of_arrays_that_differ_in_a_length(tmp_path):
     assert both[1, {'x': slice(-1, None)}]['x'].tolist() == [5]
 
 
+def test_no_rows_of_texts(tmp_path):
+    with bags.DatasetWriter(tmp_path / 'a', {'x': 'array(<U4,?)'}) as writer:
+        writer.append({'x': np.array([], '<U4')})
+        writer.append({'x': np.array(['a', 'b'], '<U4')})
+    dataset = bags.open(tmp_path / 'a')
+    for column in (
+        dataset.batch([0], {'x': slice(None)})['x'],
+        dataset.batch([0, 1], {'x': slice(0, 0)})['x'],
+    ):
+        assert column.values.dtype == '<U4'
+    assert len(dataset[1, {'x': slice(2, None)}]['x']) == 0
+
+
 def test_rows_of_a_missing_field(tmp_path):
     for name, spec in (('a', {'x': 'array(uint8,?)', 'y': 'bool'}), ('b', {'y': 'bool'})):
         with bags.DatasetWriter(tmp_path / name, spec) as writer:
