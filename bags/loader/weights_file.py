@@ -58,7 +58,12 @@ def sampler_of(sampler: Sampler, digests: object, given: Any) -> Sampler:
     if given is not None:
         if not isinstance(given, Mapping):
             raise TypeError(f'weights: expected a path, or weights by position, got {given!r:.200}')
-        by_position |= {int(position): as_weights(weights) for position, weights in given.items()}
+        for position, weights in given.items():
+            try:
+                at = int(position)
+            except (TypeError, ValueError):
+                raise TypeError(f'weights: expected positions as keys, got {position!r:.80}') from None
+            by_position[at] = as_weights(weights)
     sampler = initial_of(sampler)
     for position, digest in _parsed(digests):
         what = f'weights from position {position} on'
@@ -109,6 +114,7 @@ def read_weights(path: str | os.PathLike[str]) -> dict[int, Weights]:
         for position, values in weights.items():
             if type(position) is not int or not isinstance(values, np.ndarray):
                 raise TypeError(f'expected a position and an array, got {position!r:.80}')
+            as_weights(values)
     except (ValueError, TypeError, KeyError, IndexError) as exc:
         raise CorruptError(os.fspath(path), None, f'expected a file of loader.save_weights: {exc}') from exc
     return weights

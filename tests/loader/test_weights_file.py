@@ -7,6 +7,7 @@ import pytest
 
 import bags
 from bags.errors import CorruptError
+from bags.loader.weights_file import write_weights
 from bags.samplers import Mixture, Shuffled, Weighted
 
 COUNT = 60
@@ -208,10 +209,15 @@ def test_files_that_are_wrong(dataset, tmp_path):
         other.load_state_dict(state, weights=tmp_path / 'none')
     loader.save_weights(tmp_path / 'weights')
     data = (tmp_path / 'weights').read_bytes()
-    for damaged in (data[:-8], b'', b'{}', b'\x81\xa7weights\x91\x01', b'\x81\xa7weights\x91\x92\x01\x02'):
+    write_weights(tmp_path / 'weights', {1: np.array(['a'])})
+    texts = (tmp_path / 'weights').read_bytes()
+    pairs = (b'\x81\xa7weights\x91\x01', b'\x81\xa7weights\x91\x92\x01\x02')
+    for damaged in (data[:-8], b'', b'{}', texts, *pairs):
         (tmp_path / 'weights').write_bytes(damaged)
         with pytest.raises(CorruptError, match=r'weights.*expected a file of loader\.save_weights'):
             other.load_state_dict(state, weights=tmp_path / 'weights')
+    with pytest.raises(TypeError, match="weights: expected positions as keys, got 'first'"):
+        other.load_state_dict(state, weights={'first': np.arange(COUNT)})
 
 
 def test_samplers_without_weights(dataset):
