@@ -36,6 +36,8 @@ class Layout(NamedTuple):
 
     lengths: Int64s
     """Number of elements of each piece, shape (n,)."""
+    begins: Int64s
+    """The first element of each piece, and the end, shape (n + 1,)."""
     firsts: Int64s
     """The first piece of each bin, and the end, shape (bins + 1,)."""
     starts: Int64s
@@ -100,10 +102,9 @@ class Bins:
         self, columns: Mapping[str, Ragged], layout: Layout, length: int | None, firsts: Any
     ) -> dict[str, Array]:
         """Returns the laid out fields, and the positions and segments of their elements."""
-        lengths, pieces, starts = layout
+        lengths, begins, pieces, starts = layout
         total = int(starts[-1])
         # The position of each element: counted through the batch, less the beginning of its piece.
-        begins = offsets_of(lengths)
         shifts = begins[:-1] if self.positions == 'piece' or firsts is None else begins[:-1] - firsts
         positions = np.arange(total, dtype=np.int32)
         positions -= np.repeat(shifts.astype(np.int32), lengths)
@@ -111,7 +112,7 @@ class Bins:
             laid_out = {name: column.values for name, column in columns.items()}
             return {**laid_out, 'position_ids': positions, 'cu_seqlens': begins.astype(np.int32)}
         assert length is not None
-        numbers = np.arange(1, len(lengths) + 1) - np.repeat(pieces[:-1], np.diff(pieces))
+        numbers = np.arange(1, len(lengths) + 1) - np.repeat(pieces[:-1], pieces[1:] - pieces[:-1])
         segments = np.repeat(numbers.astype(np.int32), lengths)
         values = self.value if isinstance(self.value, Mapping) else dict.fromkeys(columns, self.value)
         laid_out = {
@@ -204,7 +205,7 @@ def _layout(batch: Mapping[str, Any], columns: Mapping[str, Ragged], limit: int 
     lengths = column.lengths
     for name, other in others:
         differs = other.lengths != lengths
-        if differs.any():
+        if np.count_nonzero(differs):
             row = int(differs.argmax())
             raise ValueError(
                 f'{_datapoint(batch, row)}: expected as many elements of {name!r} as of {first!r}, got '
@@ -212,20 +213,21 @@ def _layout(batch: Mapping[str, Any], columns: Mapping[str, Ragged], limit: int 
                 f'bags.bins({{{first!r}: …, {name!r}: …}})'
             )
     of_bins = np.asarray(batch[BIN]) if BIN in batch else np.arange(len(lengths))
-    if (np.diff(of_bins) < 0).any():
+    if np.count_nonzero(of_bins[1:] < of_bins[:-1]):
         raise ValueError('bins: expected datapoints in the order of their bins')
     count = int(of_bins[-1]) + 1 if len(of_bins) else 0
     firsts = np.searchsorted(of_bins, np.arange(count + 1))
-    starts = offsets_of(lengths)[firsts]
-    sizes = np.diff(starts)
-    if limit is not None and sizes.max(initial=0) > limit:
+    begins = offsets_of(lengths)
+    starts = begins[firsts]
+    sizes = starts[1:] - starts[:-1]
+    if limit is not None and np.count_nonzero(sizes > limit):
         number = int(sizes.argmax())
         raise ValueError(
             f'bins: expected at most {limit} elements of {first!r} in a bin, got {sizes[number]} in bin '
             f'{number}, which begins with {_datapoint(batch, int(firsts[number]))}: expected the lengths of '
             'this field to be packed, with this budget'
         )
-    return Layout(lengths, firsts, starts)
+    return Layout(lengths, begins, firsts, starts)
 
 
 def _datapoint(batch: Mapping[str, Any], row: int) -> str:

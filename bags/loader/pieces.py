@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bags.dataset.base import Dataset
 from bags.dataset.reading.columns import ReadField, read_column
@@ -43,8 +44,9 @@ def read_pieces(
         TypeError: The rows of a map-style dataset would have to be cut, or `fields` selects items.
     """
     are_cut = pieces.are_cut
+    any_cut = bool(are_cut.any())
     if isinstance(dataset, RowBatches):
-        if are_cut.any():
+        if any_cut:
             index = int(pieces.values[int(are_cut.argmax())])
             raise TypeError(
                 f'datapoint {index}: the sampler cuts it, and {dataset.expression} has no parts of rows: '
@@ -58,11 +60,14 @@ def read_pieces(
                 raise TypeError(
                     f'fields: expected {name!r} as a whole, since the sampler cuts datapoints, got {items!r}'
                 )
-            selection[name] = _items_of(dataset, name, pieces, streams)
+            # All elements: their numbers, which take as long to look up as to read, are not needed.
+            selection[name] = _items_of(dataset, name, pieces, are_cut, streams) if any_cut else slice(None)
     return dataset.read_selection(pieces.values, selection, read)
 
 
-def _items_of(dataset: Dataset, name: str, pieces: Pieces, streams: Streams) -> PerRowItems:
+def _items_of(
+    dataset: Dataset, name: str, pieces: Pieces, are_cut: npt.NDArray[np.bool_], streams: Streams
+) -> PerRowItems:
     """Returns the elements of a field that belong to pieces."""
     if dataset.schema[name].sequence:
         counts = dataset.item_counts(pieces.values, name)
@@ -70,7 +75,7 @@ def _items_of(dataset: Dataset, name: str, pieces: Pieces, streams: Streams) -> 
         if name not in streams:
             streams[name] = StreamField(dataset, name)
         counts = streams[name].counts(pieces.values)
-    are_cut = pieces.are_cut & (counts > 0)
+    are_cut = are_cut & (counts > 0)
     expected = np.full(len(counts), UNKNOWN) if pieces.element_counts is None else pieces.element_counts
     differs = are_cut & (expected != UNKNOWN) & (expected != counts)
     if differs.any():

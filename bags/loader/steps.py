@@ -195,7 +195,7 @@ def plan_steps(
             start, stop = stop, stop + step.stop - step.start
             if isinstance(taken, Ragged):
                 rows = taken.offsets[start : stop + 1]
-                bins = np.repeat(np.arange(stop - start), np.diff(rows))
+                bins = np.repeat(np.arange(stop - start), rows[1:] - rows[:-1])
                 pieces = taken.between(start, stop) if isinstance(taken, Pieces) else None
                 planned.append(PlannedStep(step, taken.values[int(rows[0]) : int(rows[-1])], bins, pieces))
             else:

@@ -74,11 +74,18 @@ def joined(parts: list[Pieces]) -> Pieces | None:
     """Returns the pieces at the positions of all parts, one part after the other; None without parts."""
     if not parts:
         return None
-    ends = np.cumsum([len(part) for part in parts])
-    rows = [np.arange(end - len(part), end) for end, part in zip(ends.tolist(), parts, strict=True)]
-    together = join_positions([*parts], rows, int(ends[-1]))
-    assert isinstance(together, Pieces)
-    return together
+    counts = [part.element_counts for part in parts]
+    known = [
+        np.full(len(part.values), UNKNOWN) if count is None else count
+        for part, count in zip(parts, counts, strict=True)
+    ]
+    return Pieces(
+        np.concatenate([part.values for part in parts]),
+        offsets_of(np.concatenate([part.lengths for part in parts])),
+        starts=np.concatenate([part.starts for part in parts]),
+        stops=np.concatenate([part.stops for part in parts]),
+        element_counts=np.concatenate(known),
+    )
 
 
 def join_positions(parts: list[Int64s | Ragged], rows: list[Int64s], count: int) -> Int64s | Ragged:

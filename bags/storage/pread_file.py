@@ -163,8 +163,10 @@ class PreadFile:
             return self.read_large(starts.tolist(), stops.tolist())
         runs = merge(starts, stops, MERGE_GAP)
         self.will_need(runs.starts, runs.stops)
-        pieces = [memoryview(piece) for piece in self.read_runs(runs.starts.tolist(), runs.stops.tolist())]
-        return list(map(bytes, runs.cut(pieces, starts, stops)))
+        pieces = self.read_runs(runs.starts.tolist(), runs.stops.tolist())
+        if len(pieces) == len(starts):  # Nothing was merged.
+            return list(map(pieces.__getitem__, runs.owner.tolist()))
+        return list(map(bytes, runs.cut([*map(memoryview, pieces)], starts, stops)))
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Reads ranges that do not overlap."""
