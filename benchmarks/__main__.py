@@ -12,7 +12,7 @@ from benchmarks.peers import PEERS, is_installed
 PARTS = (
     'records', 'cold', 'datasets', 'loading', 'windows', 'planning', 'scale', 'remote', 'video', 'audio',
     'imports', 'durability', 'links', 'linking', 'recording', 'mixtures', 'durations', 'loader_memory',
-    'scale_out', 'traffic',
+    'scale_out', 'traffic', 'tokens',
 )  # fmt: skip
 
 
@@ -68,6 +68,10 @@ def main() -> None:
             from benchmarks import planning  # Imports bags, which is not needed for the peers.
 
             planning.main(output, quick=options.quick)
+        elif part == 'tokens':
+            from benchmarks import tokens  # Imports bags.
+
+            tokens.main(output, quick=options.quick)
         elif part == 'durability':
             from benchmarks import durability  # Imports bags.
 

@@ -1,4 +1,4 @@
-"""Work done before training: bins of 10⁶ and 10⁸ lengths, 10⁸ windows, statistics of 1 GB; packed tokens."""
+"""Work done before training: bins of 10⁶ and 10⁸ lengths, 10⁸ windows, statistics of 1 GB."""
 
 import tempfile
 import time
@@ -22,7 +22,6 @@ def main(_output: report.Report, *, quick: bool) -> None:
     pack()
     pack_many(10**7 if quick else 10**8)
     with tempfile.TemporaryDirectory(dir=data.directory()) as folder:
-        load(Path(folder) / 'tokens', 10_000 if quick else 50_000)
         open_windows(Path(folder) / 'windows')
         scan(Path(folder) / 'statistics', 8 if quick else 64)
 
@@ -74,36 +73,6 @@ def pack_many(count: int) -> None:
             f'  {count:,} lengths {options or ""}: created in {created:.2f} s of CPU, first bins after '
             f'{first:.2f} s, full: {sampler.fill:.5f}, with {peak:.2f} bytes a datapoint beside its length'
         )
-
-
-def load(path: Path, count: int) -> None:
-    """Loads packed tokens from the page cache without workers, as rows with positions and segments."""
-    random = np.random.default_rng(0)
-    with bags.DatasetWriter(path, {'tokens': 'array(uint16,?)', 'loss_mask': 'array(bool,?)'}) as writer:
-        for length in (random.lognormal(6, 1, count).astype(int) + 1).tolist():
-            writer.append({'tokens': np.ones(length, np.uint16), 'loss_mask': np.ones(length, bool)})
-    dataset = bags.open(path)
-    sampler = samplers.Packed(8192, dataset.lengths('tokens', of='elements'), longer='cut')
-    for fields in (('tokens',), ('tokens', 'loss_mask')):
-        for batch_size in (1, 4, 16):
-            for layout in (bags.bins(8192), bags.bins(flat=True)):
-                loader = bags.Loader(
-                    dataset,
-                    batch_size,
-                    fields=fields,
-                    sampler=sampler,
-                    collate=layout,
-                    workers=0,
-                    last_batch='drop',
-                )
-                rates = []
-                for _ in range(4):
-                    start = time.process_time()
-                    tokens = sum(batch['tokens'].size for batch in loader)
-                    rates.append(tokens / (time.process_time() - start) / 1e6)
-                form = 'flat' if layout.flat else 'rows'
-                rate = f'{max(rates):.0f} M tokens a second and core'
-                print(f'  {batch_size} bins of 8192 of {" and ".join(fields)}, {form}: {rate}')
 
 
 def open_windows(path: Path) -> None:

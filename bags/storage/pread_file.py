@@ -166,7 +166,7 @@ class PreadFile:
         pieces = self.read_runs(runs.starts.tolist(), runs.stops.tolist())
         if len(pieces) == len(starts):  # Nothing was merged.
             return list(map(pieces.__getitem__, runs.owner.tolist()))
-        return list(map(bytes, runs.cut([*map(memoryview, pieces)], starts, stops)))
+        return list(map(bytes, runs.cut([memoryview(piece) for piece in pieces], starts, stops)))
 
     def read_runs(self, starts: list[int], stops: list[int]) -> list[bytes]:
         """Reads ranges that do not overlap."""
