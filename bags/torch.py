@@ -14,6 +14,7 @@ from bags.formats.arrays import is_small_float
 from bags.loader.iterator import LoaderIterator, worker_shard
 from bags.loader.loader import Loader, plan_of
 from bags.loader.steps import Cursor
+from bags.media.torchcodec import decode
 from bags.validation import import_optional
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 else:
     Base = object
 
-__all__ = ['IterableDataset', 'to_torch']
+__all__ = ['IterableDataset', 'decode', 'to_torch']
 
 MAX_ITERATIONS = 16
 """Maximum number of concurrent iterations by workers."""

@@ -24,6 +24,7 @@ from bags.maintenance.normalize import Normalize, NormalizeGroups
 from bags.maintenance.recover import Recovery
 from bags.maintenance.verify_bag import Damage, Note
 from bags.media.clips import EncodedClip
+from bags.media.excerpts import Excerpt, Excerpts
 from bags.media.frames import Elements
 from bags.progress.write_result import Skipped, WriteResult
 from bags.streams.stream import Stream
@@ -42,6 +43,8 @@ __all__ = [
     'Distribution',
     'Elements',
     'EncodedClip',
+    'Excerpt',
+    'Excerpts',
     'Field',
     'FieldInfo',
     'FieldScores',

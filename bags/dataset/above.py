@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from bags.keys.index import find_keys as find_keys
     from bags.keys.index import open_key_index as open_key_index
     from bags.media.audio import Audio as Audio
+    from bags.media.excerpts import Excerpts as Excerpts
     from bags.media.segments import copy_segment as copy_segment
     from bags.media.segments import find_frames as find_frames
     from bags.media.types import AUDIO as AUDIO
     from bags.media.types import VIDEO as VIDEO
     from bags.media.video import Video as Video
     from bags.progress.write_result import WriteResult as WriteResult
+    from bags.streams.excerpts import read_excerpts as read_excerpts
     from bags.streams.field import KnownElements as KnownElements
     from bags.streams.field import StreamField as StreamField
     from bags.streams.stream import Stream as Stream
@@ -59,6 +61,7 @@ MODULES = {
         'open_key_index',
     ),
     'bags.media.audio': ('Audio',),
+    'bags.media.excerpts': ('Excerpts',),
     'bags.media.segments': (
         'copy_segment',
         'find_frames',
@@ -69,6 +72,7 @@ MODULES = {
     ),
     'bags.media.video': ('Video',),
     'bags.progress.write_result': ('WriteResult',),
+    'bags.streams.excerpts': ('read_excerpts',),
     'bags.streams.field': (
         'KnownElements',
         'StreamField',

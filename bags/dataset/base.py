@@ -291,6 +291,35 @@ class Dataset(Shareable, abc.ABC):
         check_name(field)
         return above.open_stream(self, index, field)
 
+    def excerpts(self, indices: Iterable[SupportsIndex], field: str, times: npt.ArrayLike) -> above.Excerpts:
+        """Returns the frames of a batch that are shown at some times, as files in memory.
+
+        The files have only the packets that the frames need, unchanged, for a decoder of another library:
+        `bags.torch.decode(excerpts, device)` decodes them to one tensor, also on a GPU. A video or clip that
+        several times need is read once, neighbouring groups of pictures become one file, and the packets of
+        all files of a remote dataset are requested together.
+
+        Args:
+            indices: The datapoints, shape (n,), in any order, with repeats.
+            field: A field of videos or clips.
+            times: For each datapoint, seconds on its clock, as in `stream(index, field).times`: shape (n,) or
+                (n, k). Each is a time at which a frame is shown; times that differ from the start of a frame
+                by less than a microsecond are equal to it.
+
+        Raises:
+            IndexError, KeyError: No such datapoint or field, or nothing is shown at a time.
+            TypeError: Values of the field are not videos.
+            ValueError: `times` has another shape, a value is missing, or its times are unknown.
+            DecodeError: A video is damaged.
+            MissingDependencyError: av is not installed.
+
+        Examples:
+            >>> excerpts = dataset.excerpts([3], 'camera', [[0.0, 0.04]])
+            >>> excerpts[0].times
+            array([0.  , 0.04])
+        """
+        return above.read_excerpts(self, indices, field, times)
+
     def durations(self, field: str) -> npt.NDArray[np.float64]:
         """Returns the duration of the stream of a field in each datapoint, float64 seconds (len,).
 

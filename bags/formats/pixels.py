@@ -127,7 +127,8 @@ PIXEL_OPTIONS: dict[str, Callable[[str], Any]] = {
     'rotate': parse_bool, 'dtype': pixel_dtype, 'color': pixel_color,
 }  # fmt: skip
 """Parsers for the options of decoded frames."""
-_DEEP_GRAY = {f'gray{bits}le' for bits in (9, 10, 12, 14, 16)}
+DEEP_GRAY = {f'gray{bits}le' for bits in (9, 10, 12, 14, 16)}
+"""Formats of FFmpeg for grey of more than 8 bits."""
 
 
 class PixelOptions(NamedTuple):
@@ -215,4 +216,4 @@ class PixelConverter:
         self._target = targets[is_wide]
         if expected.is_deep_gray and is_wide:
             name = name.rstrip('bel') + 'le'
-            self._target, self._target_channels = (name if name in _DEEP_GRAY else 'gray16le'), 1
+            self._target, self._target_channels = (name if name in DEEP_GRAY else 'gray16le'), 1

@@ -1,4 +1,4 @@
-"""Parses picture headers in packets: finds B-frames, and where each frame of a packet begins. No I/O.
+"""Parses picture headers in packets: B-frames, the start of each frame, and gradual key frames. No I/O.
 
 A B-frame refers to a later frame, which precedes the B-frame in the file:
 
@@ -16,6 +16,11 @@ REORDERED_CODECS = ('h264', 'hevc', 'mpeg4', 'mpeg1video', 'mpeg2video')
 """Codecs that may store frames in an order other than presentation order."""
 MAX_HEADER_BYTES = 24
 """Maximum number of bytes of a slice header up to the type of the slice."""
+
+MAX_SEI_BYTES = 256
+"""Maximum number of bytes of a message of H.264 that are searched for the recovery point."""
+_SEI, _RECOVERY_POINT = 6, 6
+"""The type of NAL units with messages, and the type of the message."""
 
 VOP = b'\0\0\1\xb6'
 """The start code of a frame of MPEG-4."""
@@ -64,6 +69,41 @@ def may_reorder(codec: str, extradata: bytes | None) -> bool:
         return _sps_may_reorder(_Bits(data))
     except IndexError:
         return True
+
+
+def recovery_frames(data: bytes, length_size: int) -> int:
+    """Returns the number of frames after which pictures are complete that begin at a key frame of H.264.
+
+    Above 0 if the picture is restored gradually, in place of a key frame (D.1.8): only frames that other
+    frames refer to count. 0 for a complete key frame.
+
+    Args:
+        data: The packet.
+        length_size: The result of `nal_length_size`.
+    """
+    for at in _nals(data, length_size):
+        if data[at] & 31 == _SEI:
+            unit, position = data[at + 1 : at + 1 + MAX_SEI_BYTES].replace(b'\0\0\3', b'\0\0'), 0
+            while position + 2 < len(unit):
+                sizes = []  # Of the type and the length, which are sums of bytes up to one below 255.
+                for _ in range(2):
+                    total = 0
+                    while position < len(unit) and unit[position] == 255:
+                        total, position = total + 255, position + 1
+                    sizes.append(total + (unit[position] if position < len(unit) else 0))
+                    position += 1
+                if sizes[0] == _RECOVERY_POINT:
+                    try:
+                        return _Bits(unit[position:]).golomb()
+                    except IndexError:
+                        return 0
+                position += sizes[1]
+    return 0
+
+
+def is_reference(data: bytes, length_size: int) -> bool:
+    """Returns whether other frames may refer to a frame of H.264; arguments as for `recovery_frames`."""
+    return any(data[at] & 31 in (1, 2, 5) and data[at] & 0x60 for at in _nals(data, length_size))
 
 
 class _Bits:

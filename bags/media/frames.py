@@ -150,14 +150,28 @@ class FrameSequence(ABC):
             IndexError: A time is before the start of the first frame, or not before the end of the last
                 frame.
         """
-        times = seconds_of(seconds)
+        frames = self.decode_frames(self.numbers_at(seconds_of(seconds)))
+        return frames if np.ndim(seconds) else frames[0]
+
+    def numbers_at(self, times: Seconds, tolerance: float = 0.0, name: str | None = None) -> Int64s:
+        """Returns the numbers of the frames that are shown at times, shape (n,); for internal use.
+
+        Args:
+            times: Seconds, shape (n,).
+            tolerance: Seconds by which a time may precede the start of its frame.
+            name: The name in errors. Default: the name of the video.
+
+        Raises:
+            IndexError: As for `at`.
+        """
         starts, end, _ = self.frame_times()
         for time in times.tolist():
-            if not len(starts) or not starts[0] <= time < max(end, np.nextafter(starts[-1], np.inf)):
+            if not len(starts) or not starts[0] - tolerance <= time < max(
+                end, np.nextafter(starts[-1], np.inf)
+            ):
                 shown = f'it is shown from {starts[0]} s to {end} s' if len(starts) else 'it has no frames'
-                raise IndexError(f'{self.name}: nothing is shown at {time} s; {shown}')
-        frames = self.decode_frames(np.searchsorted(starts, times, 'right') - 1)
-        return frames if np.ndim(seconds) else frames[0]
+                raise IndexError(f'{name or self.name}: nothing is shown at {time} s; {shown}')
+        return np.searchsorted(starts, times + tolerance, 'right') - 1
 
     def between(self, start: float, stop: float) -> Pixels:
         """Returns the frames whose times are in [start, stop), in seconds."""

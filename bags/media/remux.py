@@ -217,17 +217,21 @@ def copy_frames(decoder: VideoDecoder, start: int, stop: int) -> bytes:
 
 
 class FrameCopier:
-    """Copies frames of a video to new MP4 files."""
+    """Copies frames of a video to new MP4 files.
+
+    Attributes:
+        codec: The name of the codec.
+    """
 
     def __init__(self, decoder: VideoDecoder) -> None:
         self._decoder = decoder
-        self._codec, self._obstacle = copy_obstacle(decoder)
+        self.codec, self._obstacle = copy_obstacle(decoder)
 
     @cached_attribute
     def _template(self) -> Any:
         """A container and the stream of the video in it, the template of new streams."""
         packets = self._decoder.packets
-        header = packets.header if self._codec in HEADER_CODECS else None
+        header = packets.header if self.codec in HEADER_CODECS else None
         self._decoder.file.seek(0)
         file = BorrowedFile(self._decoder.file) if header is None else io.BytesIO(header)
         container = open_container(file, packets.name)
@@ -271,7 +275,7 @@ class FrameCopier:
         begin = int(timeline.ticks[start])
         if length is None:
             length = (int(timeline.ticks[stop]) if stop < len(timeline) else timeline.end) - begin
-        data = _write_packets(packets, timeline.ticks[frames], begin, length, self.template)
+        data = write_packets(packets, timeline.ticks[frames], begin, length, self.template)
         _check_frames(io.BytesIO(data), stop - start)
         return data
 
@@ -303,17 +307,21 @@ def join_clips(clips: Sequence[VideoDecoder], fps: Fraction) -> bytes:
         packet.time_base = 1 / (fps * FRAME_TICKS)
     times = np.concatenate(frames) * FRAME_TICKS
     with FrameCopier(clips[0]) as copier:
-        data = _write_packets(
-            packets, times, 0, first * FRAME_TICKS, copier.template, 1 / (fps * FRAME_TICKS)
-        )
+        data = write_packets(packets, times, 0, first * FRAME_TICKS, copier.template, 1 / (fps * FRAME_TICKS))
     _check_frames(io.BytesIO(data), first)
     return data
 
 
-def _write_packets(
-    packets: list[Any], times: Int64s, begin: int, length: int, stream: Any, time_base: Fraction | None = None
+def write_packets(
+    packets: list[Any],
+    times: Int64s,
+    begin: int,
+    length: int,
+    stream: Any,
+    time_base: Fraction | None = None,
+    format: str = 'mp4',
 ) -> bytes:
-    """Writes packets to an MP4.
+    """Writes packets to an MP4, or a file of another `format` of libavformat.
 
     Args:
         packets: In decoding order.
@@ -328,7 +336,7 @@ def _write_packets(
     decoded = decoding_times(times, shown, int(until[-1]))
     durations = dict(zip(shown.tolist(), (until - shown).tolist(), strict=True))
     file = io.BytesIO()
-    with import_av().open(file, 'w', format='mp4') as container:
+    with import_av().open(file, 'w', format=format) as container:
         copy = container.add_stream_from_template(stream, opaque=True)
         if time_base is not None:
             copy.time_base = time_base

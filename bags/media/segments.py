@@ -60,6 +60,9 @@ class VideoPart(VideoDecoder):
     def over(self, file: BinaryIO) -> VideoPart:
         return VideoPart(self._whole.over(file), self._first, self._stop)
 
+    def whole(self) -> tuple[VideoDecoder, int]:
+        return self._whole, self._first
+
     def close(self) -> None:
         self._whole.close()
 

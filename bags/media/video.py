@@ -22,6 +22,7 @@ from bags.indexing import Int64s
 from bags.media.audio import Audio
 from bags.media.demux import tracks_of
 from bags.media.encoders import reading_options
+from bags.media.excerpts import Excerpt, FileFrames, cut_excerpts
 from bags.media.frames import FrameSequence
 from bags.media.segments import open_whole, segment_length, video_of
 from bags.media.source import LazyDecoder, MediaSource
@@ -232,6 +233,51 @@ class Video(Shareable, FrameSequence):
                 for position in np.flatnonzero(numbers == number):
                     result[position] = pixels
         return self.no_frames() if result is None else result
+
+    def excerpt(self, start: SupportsIndex, stop: SupportsIndex) -> Excerpt:
+        """Returns frames `start` to `stop` as a file in memory, for a decoder of another library.
+
+        The file has the packets of the groups of pictures that the frames need, unchanged: from the key frame
+        before them, to the last packet that they refer to. Only these are read. Options such as `size` do not
+        change them. `bags.torch.decode` decodes the frames to a tensor, also on a GPU.
+
+        Raises:
+            IndexError: A frame number is out of range.
+            ValueError: `start` is not before `stop`, the frames are in several files, or cannot be copied
+                because a frame between them is hidden.
+            DecodeError: Packets are missing (`ValueError` if the video is not from a dataset).
+            MissingDependencyError: av is not installed.
+
+        Examples:
+            >>> excerpt = bags.Video('film.mp4').excerpt(60, 70)
+            >>> len(excerpt), len(bags.Video(excerpt.file))
+            (10, 40)
+        """
+        first, last = operator.index(start), operator.index(stop)
+        count = self.frame_count(last, strict=True)
+        if not 0 <= first <= count or not 0 <= last <= count:
+            raise IndexError(f'{self.name}: expected frames in range({count}), got {first} to {last}')
+        if first >= last:
+            raise ValueError(f'{self.name}: expected a start before the stop, got {first} to {last}')
+        numbers = np.arange(first, last)
+        requests = self.file_frames(numbers, numbers - first)
+        excerpts = [] if len(requests) > 1 else [*cut_excerpts(requests, numbers.shape, False)]
+        if len(excerpts) != 1:
+            detail = 'have a hidden frame between them' if excerpts else 'are in several clips'
+            raise ValueError(
+                f'{self.name}: frames {first} to {last} {detail}: expected frames of one excerpt; '
+                'dataset.excerpts returns several'
+            )
+        return excerpts[0]
+
+    def file_frames(self, numbers: Int64s, positions: Int64s) -> list[FileFrames]:
+        """Returns requests of frames by the file that has them; for internal use.
+
+        Args:
+            numbers: Numbers in range(len(self)), in any order, with repeats.
+            positions: Their positions in the whole request.
+        """
+        return [FileFrames(self.decoder, numbers, self.times[numbers], positions, self.name)]
 
     def __iter__(self) -> Iterator[Pixels]:
         """Yields all frames in order, with a few frames in memory. Uses a separate decoder."""

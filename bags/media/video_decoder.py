@@ -46,6 +46,10 @@ class VideoDecoder:
         """Returns a decoder of the same video that reads another open file."""
         return VideoDecoder(file, replace(self.packets, file=positioned(file)), self.timeline)
 
+    def whole(self) -> tuple[VideoDecoder, int]:
+        """Returns the decoder of the whole file, and the number of frame 0 in it."""
+        return self, 0
+
     def without_file(self) -> VideoDecoder:
         """Returns a decoder of the same video without a file, for use with `over`."""
         none: Any = None

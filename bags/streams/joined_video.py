@@ -21,6 +21,7 @@ from bags.formats.pixels import Pixels
 from bags.indexing import Int64s, offsets_of
 from bags.media.audio import Audio
 from bags.media.encoders import reading_options
+from bags.media.excerpts import FileFrames
 from bags.media.video import NO_FRAMES, Video, VideoOptions
 from bags.streams.joined_audio import JoinedAudio, RecordingLimits
 from bags.streams.records import MAX_OPEN_CLIPS, FieldRecords, Parts
@@ -190,6 +191,17 @@ class JoinedVideo(Video):
         if count < stop:  # Other times, which `with_times` gave, are more than the frames.
             raise IndexError(f'{self.name}: frame {stop - 1} out of range [{-count}, {count})')
         return self._frames.read(numbers)
+
+    def file_frames(self, numbers: Int64s, positions: Int64s) -> list[FileFrames]:
+        self._frames.count(int(numbers.max(initial=-1)) + 1)
+        starts, times = np.append(0, self._frames.ends()), self.times
+        owners = np.searchsorted(starts, numbers, 'right') - 1
+        requests: list[FileFrames] = []
+        for owner in np.unique(owners).tolist():
+            is_own = owners == owner
+            of_clip = self._videos[owner].file_frames(numbers[is_own] - starts[owner], positions[is_own])
+            requests += [request._replace(times=times[numbers[is_own]]) for request in of_clip]
+        return requests
 
     def __iter__(self) -> Iterator[Pixels]:
         for number in range(len(self._clips)):

@@ -1,0 +1,52 @@
+"""`read_excerpts`: the frames of a batch that are shown at some times, as excerpts of their files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+
+from bags.concurrency import map_concurrently
+from bags.dataset.base import Dataset
+from bags.indexing import as_indices
+from bags.media.excerpts import Excerpts, FileFrames, cut_excerpts
+from bags.media.frames import SAME_SECONDS
+from bags.media.video import Video
+from bags.streams.stream import open_stream
+
+
+def read_excerpts(
+    dataset: Dataset, indices: Iterable[SupportsIndex], field: str, times: npt.ArrayLike
+) -> Excerpts:
+    """Returns the excerpts with the frames that are shown at times; see `Dataset.excerpts`."""
+    rows = as_indices(indices, len(dataset))
+    wanted = np.asarray(times, np.float64)
+    if wanted.ndim not in (1, 2) or len(wanted) != len(rows):
+        raise ValueError(
+            f'excerpts: times: expected shape ({len(rows)},) or ({len(rows)}, n), for {len(rows)} '
+            f'datapoints, got {wanted.shape}'
+        )
+    row_of_time = np.repeat(rows, wanted.size // max(1, len(rows)))
+    seconds = wanted.ravel()
+
+    def find(row: int) -> list[FileFrames]:
+        name = f'{dataset.expression}, datapoint {row}, field {field!r}'
+        stream = open_stream(dataset, row, field)
+        if stream is None:
+            raise ValueError(f'{name}: expected a video, got no value')
+        if not isinstance(stream, Video):
+            raise TypeError(f'{name}: expected a video, got a field of type {dataset.schema[field].text}')
+        positions = np.flatnonzero(row_of_time == row)
+        try:
+            numbers = stream.numbers_at(seconds[positions], SAME_SECONDS, name)
+            requests = stream.file_frames(numbers, positions)
+        except Exception as exc:
+            exc.add_note(f'in the excerpt of {name}')
+            raise
+        return [request._replace(name=name) for request in requests]
+
+    found = map_concurrently(find, np.unique(row_of_time).tolist(), dataset.reads_wait)
+    requests = [request for of_row in found for request in of_row]
+    return cut_excerpts(requests, wanted.shape, dataset.reads_wait)
