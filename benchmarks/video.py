@@ -24,8 +24,8 @@ VIDEO = Path(__file__).parents[1] / 'examples/data/bunny.mp4'
 FRAMES, RATE, GROUP = 15_000, 25, 25
 
 
-def long_video(path):
-    """Encodes the video of the examples, and repeats its packets for ten minutes."""
+def long_video(path, frames=FRAMES):
+    """Encodes the video of the examples, and repeats its packets; by default for ten minutes."""
     with av.open(str(VIDEO)) as source:
         pictures = [frame.reformat(format='yuv420p') for frame in source.decode(video=0)][: 4 * GROUP]
     short = io.BytesIO()
@@ -43,7 +43,7 @@ def long_video(path):
         copy = target.add_stream_from_template(stream)
         packets = [packet for packet in source.demux(stream) if packet.size]
         length = round(len(packets) / RATE / stream.time_base)
-        for repeat in range(FRAMES // len(packets)):
+        for repeat in range(frames // len(packets)):
             for packet in packets:
                 again = av.Packet(bytes(packet))
                 again.pts, again.dts = packet.pts + repeat * length, packet.dts + repeat * length

@@ -314,7 +314,7 @@ class Dataset(Shareable, abc.ABC):
             MissingDependencyError: av is not installed.
 
         Examples:
-            >>> excerpts = dataset.excerpts([3], 'camera', [[0.0, 0.04]])
+            >>> excerpts = bags.open('videos').excerpts([0], 'video', [[0.0, 0.04]])
             >>> excerpts[0].times
             array([0.  , 0.04])
         """

@@ -50,7 +50,7 @@ class Excerpt:
         >>> excerpt.frames, excerpt.times
         (array([0, 1, 2]), array([2.4 , 2.44, 2.48]))
         >>> bags.Video(excerpt.file)[excerpt.frames].shape
-        (3, 180, 320, 3)
+        (3, 360, 640, 3)
     """
 
     file: bytes
@@ -77,9 +77,11 @@ class Excerpts(Sequence[Excerpt]):
     """The excerpts of a batch, in the order of their files: the result of `Dataset.excerpts`.
 
     Examples:
-        >>> excerpts = dataset.excerpts([2, 0], 'camera', [[0.5, 1.0], [0.0, 0.5]])
-        >>> len(excerpts), excerpts.shape, excerpts.positions[0]
-        (2, (2, 2), array([0, 1]))
+        >>> excerpts = bags.open('videos').excerpts([0, 0], 'video', [[0.0, 0.4], [0.2, 5.0]])
+        >>> excerpts.shape, [excerpt.times.tolist() for excerpt in excerpts]
+        ((2, 2), [[0.0, 0.4, 0.2], [5.0]])
+        >>> [positions.tolist() for positions in excerpts.positions]
+        [[0, 1, 2], [3]]
     """
 
     excerpts: tuple[Excerpt, ...]

@@ -100,16 +100,24 @@ def _open(file: BinaryIO, open: Callable[[BinaryIO], T]) -> T:
 
 def _whole_video(segment: Segment, track: int | None) -> VideoDecoder:
     """Returns a decoder of the whole video of a segment. Its tables are parsed once."""
+    return open_parsed_video(segment.open(), track, segment.parsed)
+
+
+def open_parsed_video(
+    file: BinaryIO, track: int | None, parsed: Callable[[object, Callable[[], Parsed]], VideoDecoder]
+) -> VideoDecoder:
+    """Opens the video of a file, whose tables of packets are parsed once; closes the file if that fails.
+
+    Args:
+        file, track: As for `open_video`.
+        parsed: Returns what a function makes of the file, from a cache; given a name and the function.
+    """
 
     def parse(file: BinaryIO) -> Parsed:
         decoder = open_video(file, track).without_file()
         return Parsed(decoder, _size_of(decoder.timeline, decoder.packets.table))
 
-    def open_over(file: BinaryIO) -> VideoDecoder:
-        decoder: VideoDecoder = segment.parsed(('video', track), lambda: parse(file))
-        return decoder.over(file)
-
-    return _open(segment.open(), open_over)
+    return _open(file, lambda file: parsed(('video', track), lambda: parse(file)).over(file))
 
 
 def _size_of(*tables: Any) -> int:

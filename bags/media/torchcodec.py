@@ -33,7 +33,7 @@ def decode(excerpts: Excerpt | Excerpts, device: torch.device | str | int | None
 
     Returns:
         uint8 RGB, shape (*times, height, width, 3), where `times` is (n,) for an excerpt, and for a batch the
-        shape of the requested times. Grey of more than 8 bits is uint16, shape (*times, height, width, 1).
+        shape of the requested times. Grey of more than 8 bits is uint16, shape (*times, height, width).
 
     Raises:
         ValueError: A frame is damaged, or frames differ in size. The message names the video.
@@ -51,7 +51,7 @@ def decode(excerpts: Excerpt | Excerpts, device: torch.device | str | int | None
             if result is None:
                 result = torch.empty((math.prod(shape), *pixels.shape), dtype=pixels.dtype, device=device)
             if (result.shape[1:], result.dtype) != (pixels.shape, pixels.dtype):
-                expected, got = ((tuple(value.shape[-3:]), value.dtype) for value in (result, pixels))
+                expected, got = ((tuple(value.shape), value.dtype) for value in (result[0], pixels))
                 raise ValueError(f'{excerpt.name}: expected a frame of {expected}, as the first, got {got}')
             for position in positions[found].tolist():
                 result[position] = pixels
@@ -61,7 +61,7 @@ def decode(excerpts: Excerpt | Excerpts, device: torch.device | str | int | None
 
 
 def _decoded(torch: Any, excerpt: Excerpt, device: torch.device) -> Iterator[tuple[Any, torch.Tensor]]:
-    """Yields wanted frames: their positions in the excerpt, and their pixels, (height, width, channels).
+    """Yields wanted frames: their positions in the excerpt, and their pixels.
 
     Raises:
         ValueError: A frame cannot be decoded.
@@ -70,7 +70,7 @@ def _decoded(torch: Any, excerpt: Excerpt, device: torch.device) -> Iterator[tup
     convert = None if frames.are_deep_gray else frames.decoders.ColorConverter(device)
     for positions, frame in frames:
         if convert is None:
-            pixels = torch.rot90(frame.planes[0], round(frame.rotation / 90) % 4)[..., None]
+            pixels = torch.rot90(frame.planes[0], round(frame.rotation / 90) % 4)
             yield positions, pixels.to(device)
         else:
             yield positions, convert.convert(frame).data.permute(1, 2, 0)

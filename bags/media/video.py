@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, SupportsIndex, TypedDict, Unpack
 
 import numpy as np
@@ -251,7 +251,7 @@ class Video(Shareable, FrameSequence):
         Examples:
             >>> excerpt = bags.Video('film.mp4').excerpt(60, 70)
             >>> len(excerpt), len(bags.Video(excerpt.file))
-            (10, 40)
+            (10, 12)
         """
         first, last = operator.index(start), operator.index(stop)
         count = self.frame_count(last, strict=True)
@@ -261,7 +261,8 @@ class Video(Shareable, FrameSequence):
             raise ValueError(f'{self.name}: expected a start before the stop, got {first} to {last}')
         numbers = np.arange(first, last)
         requests = self.file_frames(numbers, numbers - first)
-        excerpts = [] if len(requests) > 1 else [*cut_excerpts(requests, numbers.shape, False)]
+        cut = None if len(requests) > 1 else cut_excerpts(requests, numbers.shape, False)
+        excerpts: Sequence[Excerpt] = () if cut is None else cut.excerpts
         if len(excerpts) != 1:
             detail = 'have a hidden frame between them' if excerpts else 'are in several clips'
             raise ValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import SupportsIndex
 
 import numpy as np
@@ -11,9 +11,13 @@ import numpy.typing as npt
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset
 from bags.indexing import as_indices
+from bags.links.segments import Parsed, ParsedFiles
 from bags.media.excerpts import Excerpts, FileFrames, cut_excerpts
 from bags.media.frames import SAME_SECONDS
+from bags.media.segments import open_parsed_video, segment_of
+from bags.media.source import LazyDecoder, MediaSource
 from bags.media.video import Video
+from bags.media.video_decoder import VideoDecoder
 from bags.streams.stream import open_stream
 
 
@@ -38,6 +42,7 @@ def read_excerpts(
             raise ValueError(f'{name}: expected a video, got no value')
         if not isinstance(stream, Video):
             raise TypeError(f'{name}: expected a video, got a field of type {dataset.schema[field].text}')
+        stream = _with_kept_tables(stream, dataset.known_elements[field].videos, row)
         positions = np.flatnonzero(row_of_time == row)
         try:
             numbers = stream.numbers_at(seconds[positions], SAME_SECONDS, name)
@@ -50,3 +55,22 @@ def read_excerpts(
     found = map_concurrently(find, np.unique(row_of_time).tolist(), dataset.reads_wait)
     requests = [request for of_row in found for request in of_row]
     return cut_excerpts(requests, wanted.shape, dataset.reads_wait)
+
+
+def _with_kept_tables(video: Video, kept: ParsedFiles, row: int) -> Video:
+    """Returns a video of a dataset, whose tables of packets are parsed once for all batches.
+
+    Segments of linked files keep their tables themselves, and clips are opened by each batch.
+    """
+    if video.is_joined or segment_of(video.source) is not None:
+        return video
+
+    def parsed(name: object, parse: Callable[[], Parsed]) -> VideoDecoder:
+        decoder: VideoDecoder = (kept.get((row, name)) or kept.add((row, name), parse())).value
+        return decoder
+
+    def open_kept(source: MediaSource, track: int | None) -> VideoDecoder:
+        return open_parsed_video(source.open(), track, parsed)
+
+    video.decoder = LazyDecoder(video.source, open_kept, video.decoder.track)
+    return video

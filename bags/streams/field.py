@@ -17,6 +17,7 @@ from bags.dataset.format.registry import AUDIO_FORMATS, VIDEO_FORMATS, array_row
 from bags.dataset.reading.columns import read_values
 from bags.dataset.reading.selection import FrameSelection
 from bags.indexing import Int64s
+from bags.links.segments import ParsedFiles
 from bags.media.encoders import audio_options
 from bags.streams.clocks import (
     Clock,
@@ -74,6 +75,11 @@ class KnownElements:
 
     unmeasured = 0
     """Number of records that were opened because their headers have no length."""
+
+    @cached_attribute
+    def videos(self) -> ParsedFiles:
+        """Decoders of videos without their files, which excerpts of several batches use."""
+        return ParsedFiles()
 
     @cached_attribute
     def measured(self) -> tuple[Int64s, Seconds]:

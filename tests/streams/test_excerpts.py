@@ -1,10 +1,13 @@
 """Excerpts of batches: frames at times, of videos, clips and segments, in few reads of a remote dataset."""
 
+import pickle
+
 import numpy as np
 import pytest
 
 import bags
 from tests.media.samples import film, x264
+from tests.servers import WebServer
 
 CLOSED = x264(keyint=10, bframes=0, **{'min-keyint': 10})
 
@@ -52,6 +55,8 @@ def test_frames_at_times(dataset):
     # Datapoint 0 is one excerpt of a group; datapoint 2 needs three groups, of which none are neighbours.
     assert len(excerpts) == 4
     assert sorted(np.concatenate(excerpts.positions).tolist()) == list(range(6))
+    again = pickle.loads(pickle.dumps(excerpts))
+    assert np.array_equal(frames_of(again), expected)
     # Times of floats, just below the start of a frame.
     near = dataset.excerpts([1], 'camera', [np.nextafter(0.4, 0)])
     assert np.array_equal(frames_of(near)[0], dataset.stream(1, 'camera')[10])
@@ -139,3 +144,18 @@ def test_damage_names_the_datapoint(tmp_path):
         for row, expected in ((1, r'cut off: expected \d+ bytes at byte \d+'), (2, 'expected video, got')):
             with pytest.raises(bags.DecodeError, match=f"field 'camera'.*record {row}: {expected}"):
                 reader[row]['camera'].excerpt(25, 28)
+
+
+def test_a_later_batch_of_a_remote_dataset_reads_only_packets(tmp_path):
+    data = film(count=60, options=CLOSED)
+    with bags.DatasetWriter(tmp_path / 'it', {'camera': 'video'}) as writer:
+        for _ in range(3):
+            writer.append({'camera': data + bytes(1 << 20)})  # More than is read ahead.
+    with WebServer(tmp_path) as server, bags.open(f'{server.url}/it') as reader:
+        reader.excerpts([0, 1, 2], 'camera', [0.0, 0.0, 0.0])
+        before = reader.request_counts()
+        excerpts = reader.excerpts([2, 0], 'camera', [1.0, 2.0])
+        used = reader.request_counts().since(before)
+        assert used.requests == 2
+        assert used.received < 2 * len(data)
+        assert np.array_equal(frames_of(excerpts), bags.Video(data)[[25, 50]])
