@@ -158,7 +158,7 @@ class Dataset(Shareable, abc.ABC):
             'find',
             'find_many',
         ),
-        *('stream', 'durations'),
+        *('stream', 'excerpts', 'durations'),
         *('select', 'filter', 'windows', 'drop', 'rename', 'update', 'split', 'unique', 'diff', 'save'),
         *('to_arrow', 'to_arrow_dataset', 'close'),
     )
