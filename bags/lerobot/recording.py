@@ -112,10 +112,12 @@ class RecordingDataset:
             root: A new or empty folder. Default: `$HF_LEROBOT_HOME/OWNER/NAME`, as in LeRobot.
             robot_type: The type of the robot.
             use_videos: Whether features may be videos.
-            tolerance_s, image_writer_processes, image_writer_threads, video_backend, batch_encoding_size,
-            rgb_encoder, depth_encoder, metadata_buffer_size, streaming_encoding, encoder_queue_maxsize,
-            encoder_threads, video_files_size_in_mb, data_files_size_in_mb: Options of LeRobot's encoders and
-                files. They have no effect; a warning names those that are set.
+            tolerance_s, video_backend, metadata_buffer_size: These and the following are options of
+                LeRobot that have no effect. A warning names those that are set.
+            image_writer_processes, image_writer_threads: Options of its writers of images.
+            rgb_encoder, depth_encoder, encoder_threads: Options of its encoders.
+            batch_encoding_size, streaming_encoding, encoder_queue_maxsize: When it encodes.
+            video_files_size_in_mb, data_files_size_in_mb: The sizes of its files.
 
         Raises:
             FileExistsError: The folder is not empty.
@@ -166,10 +168,11 @@ class RecordingDataset:
 
         Args:
             repo_id, root: As in `create`.
-            tolerance_s, revision, force_cache_sync, video_backend, batch_encoding_size, rgb_encoder,
-            depth_encoder, encoder_threads, image_writer_processes, image_writer_threads, streaming_encoding,
-            encoder_queue_maxsize, token: Options of LeRobot's encoders and downloads. They have no effect; a
-                warning names those that are set.
+            tolerance_s, video_backend, revision, force_cache_sync, token: These and the following are
+                options of LeRobot that have no effect. A warning names those that are set.
+            image_writer_processes, image_writer_threads: Options of its writers of images.
+            rgb_encoder, depth_encoder, encoder_threads: Options of its encoders.
+            batch_encoding_size, streaming_encoding, encoder_queue_maxsize: When it encodes.
 
         Raises:
             FileNotFoundError: The folder has no dataset.
