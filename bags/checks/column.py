@@ -135,7 +135,7 @@ class Field:
         window: Number of items of the windows that training uses; None if it is unknown.
         split: The field that says to which part of the dataset a datapoint belongs, if there is one.
         parts: The number of the part of each datapoint, (n,), if each part is a dataset of its own.
-        has_own_decoders: Whether the decoders of the dataset may be others than those of the library.
+        has_own_decoders: Whether the dataset may have other decoders than the library.
     """
 
     def __init__(

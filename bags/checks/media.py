@@ -268,7 +268,7 @@ def _grey(frame: Array) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def _cells(height: int, width: int) -> tuple[Array, Array]:
-    """Returns the matrices that average the rows and the columns of a picture to those of its hash."""
+    """Returns the matrices that average the rows and columns of a picture to its hash."""
     rows, columns = (
         np.diff(
             (np.arange(length) < np.linspace(0, length, count + 1).astype(int)[:, None]).astype(np.float32),

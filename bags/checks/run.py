@@ -88,8 +88,8 @@ def run_checks(
         places: Where the datapoints are, for commands; None if no command can read the dataset.
         window: Number of items of the windows that training uses.
         keep_scores: Whether to return the scores.
-        log: Where scores are stored until all are computed, and those of an interrupted run are read.
-        has_own_decoders: Whether the decoders of the dataset may be others than those of the library.
+        log: Stores scores until all are computed, and has the scores of an interrupted run.
+        has_own_decoders: Whether the dataset may have other decoders than the library.
         progress: Whether to show a progress bar; None: on a terminal.
     """
     result = RunResult([], [], {})

@@ -136,7 +136,7 @@ class LeRobotMetadata:
         return self._stats(self.depth_output_unit)
 
     def stored_stats(self) -> dict[str, dict[str, Any]]:
-        """Returns the statistics as LeRobot stores them: those of depth in the unit in `info`, or mm."""
+        """Returns the statistics as LeRobot stores them, of depth in the unit in `info`, or mm."""
         return self._stats(None)
 
     def _stats(self, unit: str | None) -> dict[str, dict[str, Any]]:

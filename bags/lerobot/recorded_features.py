@@ -98,7 +98,7 @@ def created_features(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the features that a recording was created with, from its metadata.
 
     Raises:
-        KeyError, TypeError, AttributeError: The metadata are not those of a recording.
+        KeyError, TypeError, AttributeError: A recording has other metadata.
     """
     features = {name: dict(feature) for name, feature in metadata['features'].items()}
     for name, feature in features.items():

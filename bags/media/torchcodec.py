@@ -23,9 +23,9 @@ MAX_TIME_ERROR = 1e-6
 def decode(excerpts: Excerpt | Excerpts, device: torch.device | str | int | None = None) -> torch.Tensor:
     """Decodes the frames of excerpts with torchcodec, on the CPU or a GPU.
 
-    Frames of 8 bits equal those of `bags.Video`. Colours of more bits become uint8, with another rounding.
-    Frames are rotated as in players. Grey of more than 8 bits, such as depth, keeps the stored values, and is
-    decoded on the CPU.
+    Frames of 8 bits are equal to the frames of `bags.Video`. Colours of more bits become uint8, with
+    another rounding. Frames are rotated as in players. Grey of more than 8 bits, such as depth, keeps the
+    stored values, and is decoded on the CPU.
 
     Args:
         excerpts: An excerpt, from `Video.excerpt`, or the excerpts of a batch, from `Dataset.excerpts`.

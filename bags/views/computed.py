@@ -44,7 +44,7 @@ def computed(
 
     A read returns the stored values. Values that are not stored are computed by the functions, in the process
     that called this, and appended to the folder `path/RANK` before they are returned. They are safe if the
-    process is killed, except those of the batch that is being computed. Threads may read; the functions are
+    process is killed, except in the batch that is being computed. Threads may read; the functions are
     called by one thread at a time. Processes with a pickled or forked view read what is stored.
 
     Args:
@@ -108,7 +108,7 @@ class ValueComputer(Shareable):
         """Computes and stores the values of the rows that are not stored.
 
         Raises:
-            RuntimeError: This is another process than that of `bags.computed`.
+            RuntimeError: Another process called `bags.computed`.
         """
         missing = np.unique(rows[~self._store.are_stored(rows)])
         if not len(missing):

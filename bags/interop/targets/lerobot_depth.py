@@ -40,11 +40,11 @@ class DepthScale(NamedTuple):
     def distances(self, unit: str, exp: Callable[[Floats], Floats] = np.exp) -> Floats:
         """Returns the distance of each code in a unit, float32, shape (4096,).
 
-        Operations, their order and their precision are those of LeRobot's `dequantize_depth`.
+        Has the operations of LeRobot's `dequantize_depth`, in their order and precision.
 
         Args:
             unit: `mm`, rounded to whole millimetres, or `m`.
-            exp: The exponential function: that of PyTorch differs from that of NumPy in the last bit.
+            exp: The exponential function: PyTorch's differs from NumPy's in the last bit.
         """
         low, high = self.depth_min, self.depth_max
         if self.use_log:
@@ -183,9 +183,9 @@ def as_depth_images(name: str, values: npt.NDArray[Any], stored: str | None, uni
 
 
 def info_of_frame(frame: npt.NDArray[Any], is_video: bool) -> dict[str, Any]:
-    """Returns the `info` of a camera from a frame: that of depth for grey of uint16 or float32, else nothing.
+    """Returns the `info` of a camera from a frame: of depth for grey of uint16 or float32, else nothing.
 
-    The values of videos and of images of uint16 are taken as millimetres, those of float32 as metres.
+    The values of videos and of images of uint16 are taken as millimetres, images of float32 as metres.
     """
     if frame.ndim != 2 or frame.dtype not in (np.uint16, np.float32):
         return {}
