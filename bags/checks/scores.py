@@ -8,8 +8,8 @@ from typing import Any, Unpack
 import numpy as np
 
 from bags.authoring.from_numpy import from_numpy
+from bags.checks.field_run import Scored
 from bags.checks.findings import Findings
-from bags.checks.run import Scored
 from bags.dataset.base import Dataset
 from bags.dataset.format.options import ReadOptions
 from bags.dataset.open import open as open_dataset

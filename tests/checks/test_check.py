@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import bags
-from bags.checks import check_log, run
+from bags.checks import check_log, field_run
 from bags.formats.images import encode_jpeg
 from bags.formats.trees import decode_tree, encode_tree
 from bags.types import Check, FieldScores, Scores
@@ -393,8 +393,8 @@ class Interrupting:
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(run, 'MAX_BLOCK', 4)
-    monkeypatch.setattr(run, 'FIRST_BLOCK', 4)
+    monkeypatch.setattr(field_run, 'MAX_BLOCK', 4)
+    monkeypatch.setattr(field_run, 'FIRST_BLOCK', 4)
     monkeypatch.setattr(check_log, 'SAVE_SECONDS', 0)
 
 
@@ -441,10 +441,10 @@ def test_a_killed_check_is_resumed(tmp_path):
     dataset = write(tmp_path / 'data', with_nan)
     program = f"""
 import os, sys, bags
-from bags.checks import check_log, run
+from bags.checks import check_log, field_run
 from tests.checks.test_check import Interrupting
 check_log.SAVE_SECONDS = 0
-run.MAX_BLOCK = run.FIRST_BLOCK = 4
+field_run.MAX_BLOCK = field_run.FIRST_BLOCK = 4
 class Killed(Interrupting):
     def _scores(self, column):
         if self._left == 0:
@@ -481,6 +481,16 @@ def test_damaged_progress_is_named(tmp_path, small_blocks):
     assert (
         names(bags.check(dataset, checks=[Interrupting().check], save=tmp_path / 'scores', resume=True)) == []
     )
+
+
+@pytest.mark.parametrize('wrong', [b'', b'{', b'\xff', b'[' * 100_000])
+def test_damaged_options_of_an_interrupted_check_are_named(tmp_path, small_blocks, wrong):
+    dataset = write(tmp_path / 'data')
+    with pytest.raises(KeyboardInterrupt):
+        bags.check(dataset, checks=[Interrupting(3).check], save=tmp_path / 'scores')
+    (tmp_path / 'scores.progress/check.json').write_bytes(wrong)
+    with pytest.raises(ValueError, match=r'check\.json: expected the options of an interrupted check'):
+        bags.check(dataset, checks=[Interrupting().check], save=tmp_path / 'scores', resume=True)
 
 
 def test_a_folder_of_datasets_is_a_split(tmp_path):
