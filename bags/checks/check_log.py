@@ -18,6 +18,7 @@ from bags.checks.definition import Scores
 from bags.formats.trees import decode_tree, encode_tree
 from bags.indexing import Int64s
 from bags.storage import Store
+from bags.storage.base import MAX_SMALL_FILE_BYTES
 
 HEADER = 'check.json'
 BLOCK = re.compile('[0-9]{8}[.]scores')
@@ -72,9 +73,16 @@ class CheckLog:
             detail = 'an interrupted check: resume=True continues it; to begin again, remove the folder'
             raise FileExistsError(errno.EEXIST, detail, folder)
         else:
-            self._expect_same(json.loads(store.read(header)), identity)
+            self._expect_same(self._read_header(header), identity)
             self._names = sorted(name for name in store.names(folder) if BLOCK.fullmatch(name))
         self._saved = time.monotonic()
+
+    def _read_header(self, path: str) -> object:
+        try:
+            return json.loads(self._store.read(path, MAX_SMALL_FILE_BYTES))
+        except (ValueError, RecursionError) as exc:
+            detail = 'expected the options of an interrupted check; to begin again, remove the folder'
+            raise ValueError(f'{path}: {detail} ({exc})') from None
 
     def _expect_same(self, earlier: object, identity: Mapping[str, Any]) -> None:
         for name, value in identity.items():
