@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from bags.concurrency import map_concurrently
 from bags.dataset.base import Dataset
-from bags.indexing import as_indices
+from bags.dataset.reading.origins import groups_of
+from bags.indexing import Int64s, as_indices
 from bags.links.segments import Parsed, ParsedFiles
 from bags.media.excerpts import Excerpts, FileFrames, cut_excerpts
 from bags.media.frames import SAME_SECONDS
@@ -35,7 +36,8 @@ def read_excerpts(
     row_of_time = np.repeat(rows, wanted.size // max(1, len(rows)))
     seconds = wanted.ravel()
 
-    def find(row: int) -> list[FileFrames]:
+    def find(group: tuple[int, Int64s]) -> list[FileFrames]:
+        row, positions = group
         name = f'{dataset.expression}, datapoint {row}, field {field!r}'
         stream = open_stream(dataset, row, field)
         if stream is None:
@@ -43,7 +45,6 @@ def read_excerpts(
         if not isinstance(stream, Video):
             raise TypeError(f'{name}: expected a video, got a field of type {dataset.schema[field].text}')
         stream = _with_kept_tables(stream, dataset.known_elements[field].videos, row)
-        positions = np.flatnonzero(row_of_time == row)
         try:
             numbers = stream.numbers_at(seconds[positions], SAME_SECONDS, name)
             requests = stream.file_frames(numbers, positions)
@@ -52,7 +53,7 @@ def read_excerpts(
             raise
         return [request._replace(name=name) for request in requests]
 
-    found = map_concurrently(find, np.unique(row_of_time).tolist(), dataset.reads_wait)
+    found = map_concurrently(find, [*groups_of(row_of_time)], dataset.reads_wait)
     requests = [request for of_row in found for request in of_row]
     return cut_excerpts(requests, wanted.shape, dataset.reads_wait)
 
