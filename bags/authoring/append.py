@@ -119,10 +119,10 @@ def append(
             check_metadata(source.metadata, metadata, target.path)
         checksum = target.store.exists(target.store.join(target.parts[0], checksums_name('refs.bag')))
         log = source_of(target.store, target.path)
-    own = fingerprint(source, of_origin=True)
+    own_fingerprint = fingerprint(source, of_origin=True)
     state = log.get('state', {}) if log.get('kind') == KIND else {}
     appended = [Appended(*entry) for entry in state.get('appended', [])]
-    if is_unfinished and (not appended or appended[-1].fingerprint != own):
+    if is_unfinished and (not appended or appended[-1].fingerprint != own_fingerprint):
         raise ValueError(
             f'{path}: expected a finished dataset, got one that is being written, or whose writer ended '
             'early: repeat what was interrupted, or let bags.recover accept it as it is'
@@ -138,10 +138,10 @@ def append(
         shard_size, shard_length, resume=True, compression=compressions, checksum=checksum,
         metadata=metadata_to_store(metadata, source.schema) or None, durability=durability, **storage,
     ) as writer:  # fmt: skip
-        position = _position(appended, own, source, len(writer), writer.path, storage)
+        position = _appended_count(appended, own_fingerprint, source, len(writer), writer.path, storage)
         if position is None:
             position = 0
-            appended.append(Appended(own, len(writer), len(source)))
+            appended.append(Appended(own_fingerprint, len(writer), len(source)))
         if position < len(source):
             progress_log = ProgressLog(writer, {'kind': KIND}, log.get('kind') == KIND)
             progress_log.state = {'appended': appended, 'is_consolidated': is_consolidated}
@@ -175,25 +175,30 @@ def _locate_target(path: str | os.PathLike[str], storage: Mapping[str, Any]) -> 
     return location
 
 
-def _position(
-    appended: list[Appended], own: str, source: Dataset, total: int, path: str, storage: Mapping[str, Any]
+def _appended_count(
+    appended: list[Appended],
+    own_fingerprint: str,
+    source: Dataset,
+    total: int,
+    path: str,
+    storage: Mapping[str, Any],
 ) -> int | None:
     """Returns how many datapoints of a dataset were appended; None if its append has not begun.
 
     Args:
         appended: What was appended. Entries without datapoints are removed.
-        own, source: The fingerprint of the dataset, and the dataset.
+        own_fingerprint, source: The fingerprint of the dataset, and the dataset.
         total: The number of datapoints of the target.
         path, storage: The target.
 
     Raises:
         ValueError: Only a part of the dataset was appended, and then others.
     """
-    if appended and appended[-1].first >= total and appended[-1].fingerprint != own:
+    if appended and appended[-1].first >= total and appended[-1].fingerprint != own_fingerprint:
         del appended[-1]  # Interrupted before its first datapoint.
     length = len(source)
     for number, entry in enumerate(appended):
-        if entry.fingerprint == own:
+        if entry.fingerprint == own_fingerprint:
             is_last = number + 1 == len(appended)
             count = (total if is_last else appended[number + 1].first) - entry.first
             # After an interruption, a writer without a log may have appended others.
