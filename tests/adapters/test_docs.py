@@ -1,6 +1,5 @@
 """The blocks `py` of the documentation run: those with PyTorch, Grain, JAX, Beam, Ray and torchcodec."""
 
-import importlib
 import os
 import re
 import subprocess
@@ -12,6 +11,7 @@ import pytest
 import bags.grain
 import bags.jax
 import bags.torch
+from bags.media.torchcodec import import_torchcodec
 from tests.test_docs import prepare_examples, run_examples
 
 ROOT = Path(__file__).parents[2]
@@ -32,9 +32,9 @@ def test_blocks_run(path, tmp_path):
     text = path.read_text('utf-8')
     if 'torchcodec' in text:
         try:
-            importlib.import_module('torchcodec.decoders')
-        except (ImportError, OSError, RuntimeError) as exc:  # The last two without FFmpeg.
-            pytest.skip(f'torchcodec is needed for this: pip install torchcodec ({str(exc)[:80]})')
+            import_torchcodec()
+        except bags.MissingDependencyError as exc:
+            pytest.skip(f'torchcodec is needed for this, with FFmpeg: {str(exc)[:80]}')
     lines = [''] * text.count('\n')
     goes_on = path.parent.name == 'recipes' or path == ROOT / 'docs/lerobot.md'
     pattern = EVERY_BLOCK if goes_on else BLOCK

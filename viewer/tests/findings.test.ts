@@ -7,7 +7,7 @@ import {type Browser, type BrowserContext, type Page} from 'playwright-core';
 import {afterAll, afterEach, beforeAll, beforeEach, expect, test} from 'vitest';
 
 import {RangeServer} from './server';
-import {ENVIRONMENT, OUT, PYTHON, seriousFindings, startBrowser, startView} from './setup';
+import {ENVIRONMENT, OUT, PYTHON, openPage, seriousFindings, startBrowser, startView} from './setup';
 
 const SHOTS = `${OUT}screenshots`, DATA = `${OUT}values/checked`, SCORES = `${OUT}values/checked_scores`;
 
@@ -27,10 +27,7 @@ afterAll(async () => {
   view?.process.kill();
 });
 beforeEach(async () => {
-  context = await browser.newContext({viewport: {width: 1440, height: 900}, colorScheme: 'light', bypassCSP: true, permissions: ['clipboard-read', 'clipboard-write']});
-  page = await context.newPage();
-  problems = [];
-  page.on('pageerror', error => problems.push(error.message));
+  ({context, page, problems} = await openPage(browser));
 });
 afterEach(async () => {
   await context.close();

@@ -4,7 +4,7 @@ import {type ChildProcess, execFileSync, spawn} from 'node:child_process';
 import {existsSync, readFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 
-import {type Browser, chromium, type Page} from 'playwright-core';
+import {type Browser, type BrowserContext, chromium, type Page} from 'playwright-core';
 
 import {RangeServer} from './server';
 
@@ -24,6 +24,14 @@ export const startBrowser = (): Promise<Browser> => chromium.launch({
 export const serveValues = (): Promise<RangeServer> => RangeServer.start({viewer: `${ROOT}bags/viewer/static`, data: `${OUT}values`});
 
 const AXE = readFileSync(`${ROOT}viewer/node_modules/axe-core/axe.min.js`, 'utf8');
+
+/** A page with a clipboard, and the errors of its scripts. */
+export async function openPage(browser: Browser): Promise<{context: BrowserContext; page: Page; problems: string[]}> {
+  const context = await browser.newContext({viewport: {width: 1440, height: 900}, colorScheme: 'light', bypassCSP: true, permissions: ['clipboard-read', 'clipboard-write']});
+  const page = await context.newPage(), problems: string[] = [];
+  page.on('pageerror', error => problems.push(error.message));
+  return {context, page, problems};
+}
 
 /** What axe finds in a page that is serious or critical: the rule and its first element. */
 export async function seriousFindings(page: Page): Promise<string[]> {
